@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import psutil
 
-from common import storage
+from common import devices, storage
 from common.environments import LAUNCH, WORKER, Environment, code_version, package_version
 from common.errors import QfleetError, one_line
 from common.settings import Settings
@@ -107,10 +107,16 @@ def _slurm() -> Finding:
 
 
 def _gpu() -> Finding:
-    name = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-    if name is None:
+    from qfleet.engine import gpus
+
+    if not gpus.gpu_count():
         return MISSING, "no Nvidia GPU: circuits are simulated on the CPUs"
-    return WORKS, f"{', '.join(name.splitlines())}: qfleet.compile(..., device='cuda')"
+    if not gpus.may_use_gpu():
+        return MISSING, f"the library of GPUs is not built: `{devices.BUILD}` builds it"
+    found = [devices.description(f"cuda:{at}") for at in range(gpus.gpu_count())]
+    if missing := [reason for text, reason in found if not text]:
+        return MISSING, missing[0]
+    return WORKS, "; ".join(text.removeprefix("device: ") for text, _ in found)
 
 
 def _output(*command: str) -> str | None:

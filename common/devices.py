@@ -1,12 +1,14 @@
 """DEVICE of the processes of this machine: a GPU for each, if there are enough."""
 
+import contextlib
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from common.errors import SettingsError
+from common.processes import describe_exit
 from common.settings import Settings
 from common.settings.device_checks import ANY_DEVICE
 from common.text import plural
@@ -115,9 +117,6 @@ def prepare(settings: Settings, processes: int) -> None:
 def check(devices: Sequence[str]) -> None:
     """Check that devices that were asked for can be used.
 
-    A process of its own does it: one that uses a GPU keeps memory there until it ends, and a GPU
-    may allow a single process.
-
     Args:
         devices: Result of `assign`.
 
@@ -127,19 +126,32 @@ def check(devices: Sequence[str]) -> None:
     for name in sorted({*devices}):
         if name in ANY_DEVICE or name.startswith("auto:"):
             continue
-        words = [sys.executable, "-m", "qfleet.engine.devices", name]
-        try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise SettingsError(
-                f"DEVICE: the driver of {name} did not answer within {CHECK_SECONDS:.0f} s: run"
-                " nvidia-smi, or set DEVICE=cpu"
-            ) from None
-        if done.returncode:
-            reason = done.stderr.strip().rpartition("\n")[2]
+        text, reason = description(name)
+        if not text:
             raise SettingsError(f"DEVICE={settings_name(name)}: {reason}")
+
+
+def description(name: str) -> tuple[str, str]:
+    """Return the description of a device, and why it can't be used; one of them is empty.
+
+    A process of its own asks the driver: one that uses a GPU keeps memory there until it ends, and
+    a GPU may allow a single process.
+
+    Args:
+        name: Such as `cuda:0`.
+    """
+    words = [sys.executable, "-m", "qfleet.engine.devices", name]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        seconds = f"{CHECK_SECONDS:.0f} s"
+        return "", f"its driver did not answer within {seconds}: run nvidia-smi, or set DEVICE=cpu"
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        return "", reason or f"its library failed: {describe_exit(done.returncode)}"
+    return done.stdout.strip(), ""
 
 
 def settings_name(device: str) -> str:
@@ -152,3 +164,16 @@ def enter(settings: Settings) -> None:
     device = device_of(settings)
     if device in ("cpu", "host") or not os.environ.get(VARIABLE):
         os.environ[VARIABLE] = device
+
+
+@contextlib.contextmanager
+def entered(settings: Settings) -> Iterator[None]:
+    """Let the library use DEVICE for circuits that are compiled in the context."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = device_of(settings)
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before

@@ -39,12 +39,12 @@ def main() -> int:
         plan = chunk_plan.agree_on_plan(settings, source, inputs, job)
         return LocalWorkers(settings, plan, job).run()
 
-    devices.enter(settings)
     # TensorFlow is imported last, so that mistakes so far are reported within a second or two.
     with Waiting("the import of TensorFlow"):
         from inference import single_process
 
-    single_process.predict_in_process(settings, source, inputs)
+    with devices.entered(settings):
+        single_process.predict_in_process(settings, source, inputs)
     return 0
 
 

@@ -6,7 +6,9 @@ GPUs it reads the names of a folder, and neither loads a library nor asks a driv
 
 import contextlib
 import contextvars
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from qfleet.compiler.state.cost import pass_costs
 from qfleet.compiler.state.program import Program
@@ -20,21 +22,37 @@ AUTO_BATCH = 32
 
 _BYTES = {"complex64": 8, "complex128": 16}
 
-_batch: contextvars.ContextVar[int] = contextvars.ContextVar("batch", default=AUTO_BATCH)
+
+@dataclass(frozen=True)
+class ExpectedStep:
+    """A step of a circuit, as far as `auto` knows it.
+
+    Attributes:
+        examples: Examples of a process in one step.
+        sharing: Processes that share a GPU, which computes for one after another.
+    """
+
+    examples: int = AUTO_BATCH
+    sharing: int = 1
+
+
+_step: contextvars.ContextVar[ExpectedStep | None] = contextvars.ContextVar("step", default=None)
 
 
 @contextlib.contextmanager
-def use_batch(examples: int) -> Iterator[None]:
+def use_batch(examples: int, processes: int = 1) -> Iterator[None]:
     """Decide by this number of examples for circuits that are compiled meanwhile.
 
     Args:
         examples: Examples of a process in one step.
+        processes: Processes on this machine that share its GPUs.
     """
-    token = _batch.set(examples)
+    sharing = math.ceil(processes / max(1, gpus.gpu_count()))
+    token = _step.set(ExpectedStep(examples, sharing))
     try:
         yield
     finally:
-        _batch.reset(token)
+        _step.reset(token)
 
 
 def choose(wanted: Device, program: Program, dtype: str, threads: int | None = None) -> Device:
@@ -56,14 +74,15 @@ def choose(wanted: Device, program: Program, dtype: str, threads: int | None = N
     plan, prefix = program.plan_blocks(dtype)
     forward, backward = pass_costs(plan, prefix, _BYTES[dtype], frozenset(program.inputs))
     operations = forward.operations + backward.operations
-    return choose_by(wanted, len(program.qubits), operations, _batch.get(), dtype, threads)
+    step = _step.get() or ExpectedStep()
+    return choose_by(wanted, len(program.qubits), operations, step, dtype, threads)
 
 
 def choose_by(
     wanted: Device,
     qubits: int,
     operations: float,
-    batch: int,
+    step: ExpectedStep,
     dtype: str = "complex64",
     threads: int | None = None,
 ) -> Device:
@@ -73,7 +92,7 @@ def choose_by(
         wanted: As for `choose`.
         qubits: Width of the states.
         operations: Floating-point operations of an example, of both passes.
-        batch: Examples of the step.
+        step: Its examples, and the processes that share a GPU.
         dtype: As for `choose`.
         threads: As for `choose`.
     """
@@ -82,8 +101,8 @@ def choose_by(
     if not gpus.may_use_gpu():
         return CPU
     size = _BYTES[dtype]
-    on_cpu = cpu_seconds(operations, batch, threads or library.num_threads(), size)
-    if gpu_seconds(qubits, operations, batch, size) >= on_cpu:
+    on_cpu = cpu_seconds(operations, step.examples, threads or library.num_threads(), size)
+    if step.sharing * gpu_seconds(qubits, operations, step.examples, size) >= on_cpu:
         return CPU
     gpu = Device("cuda", wanted.number)
     try:

@@ -181,6 +181,17 @@ def test_worker_takes_the_gpu_of_its_launcher(
     assert os.environ["QFLEET_DEVICE"] == wanted
 
 
+@pytest.mark.parametrize("before", [None, "cuda:1"])
+def test_device_is_left_as_it_was(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QFLEET_DEVICE", raising=False)
+    if before:
+        monkeypatch.setenv("QFLEET_DEVICE", before)
+    for name in ("host", "cuda"):
+        with devices.entered(Settings.from_args([f"DEVICE={name}"])):
+            assert os.environ["QFLEET_DEVICE"] == name
+    assert os.environ.get("QFLEET_DEVICE") == before
+
+
 def test_check_of_the_cpu_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process"))
     devices.check(["cpu", "auto:0"])
@@ -194,12 +205,19 @@ def test_check_of_a_missing_gpu_is_one_sentence() -> None:
     assert "\n" not in text
 
 
+def test_check_of_a_killed_program_names_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.CompletedProcess([], -11, stdout="", stderr="")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(SettingsError, match=r"^DEVICE=cuda:1: .* SIGSEGV"):
+        devices.check(["cuda:1"])
+
+
 def test_check_of_a_silent_driver_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(words: list[str], *, timeout: float, **_: object) -> None:
         raise subprocess.TimeoutExpired(words, timeout)
 
     monkeypatch.setattr(subprocess, "run", wait)
-    with pytest.raises(SettingsError, match=r"cuda:0 did not answer within 60 s"):
+    with pytest.raises(SettingsError, match=r"^DEVICE=cuda: .* did not answer within 60 s"):
         devices.check(["cuda:0"])
 
 

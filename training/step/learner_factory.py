@@ -57,7 +57,8 @@ def build_learner(
     is_problem = data.target.kind in ("energy", "state")  # most have one example
     rows = 1 if is_problem else math.ceil(settings.training.global_batch / cluster.size)
     group = local_state_group(cluster, settings)
-    with strategy.scope(), state_group.use_group(group), device_choice.use_batch(rows):
+    steps = device_choice.use_batch(rows, cluster.local_workers)
+    with strategy.scope(), state_group.use_group(group), steps:
         keras.utils.set_random_seed(settings.data.seed)
         model = models.build_model(data.features, settings, data.placement, data.target)
         for layer in models.circuit_layers(model):

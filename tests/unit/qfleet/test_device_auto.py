@@ -10,6 +10,7 @@ import sympy
 
 import qfleet
 from qfleet.engine import device_choice, devices, gpus
+from qfleet.engine.device_choice import ExpectedStep
 from qfleet.engine.device_times import cpu_seconds, gpu_seconds
 from qfleet.engine.devices import CPU, Device, resolve
 from qfleet.engine.gpus import gpu_count
@@ -85,9 +86,11 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built
 
 
-def choose(case: tuple[int, float], batch: int = 32, wanted: Device = AUTO) -> Device:
+def choose(
+    case: tuple[int, float], batch: int = 32, wanted: Device = AUTO, sharing: int = 1
+) -> Device:
     """Choose the device of a step on two threads."""
-    return device_choice.choose_by(wanted, *case, batch, threads=2)
+    return device_choice.choose_by(wanted, *case, ExpectedStep(batch, sharing), threads=2)
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -96,6 +99,7 @@ def test_auto_is_the_gpu_where_it_is_faster() -> None:
     assert choose(MANY, wanted=Device("auto", 1)) == Device("cuda", 1)
     assert choose(FEW) == CPU
     assert choose(FEW, batch=4096) == Device("cuda")
+    assert choose(MANY, sharing=1000) == CPU
 
 
 def test_auto_without_its_library_is_the_cpu(two_gpus: Path) -> None:
@@ -141,10 +145,11 @@ def test_compiled_circuit_is_decided_by_the_batch(monkeypatch: pytest.MonkeyPatc
     circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on_each(qubits), cirq.CZ(*qubits[:2]))
     observables = [cirq.X(one) for one in qubits]
     qfleet.compile(circuit, ["x"], observables=observables, device="auto", dtype="complex64")
-    with device_choice.use_batch(500):
+    with device_choice.use_batch(500, processes=3):
         qfleet.compile(circuit, ["x"], observables=observables, device="auto")
     assert [one[0] for one in wanted] == [AUTO, AUTO]
-    assert [one[3:5] for one in wanted] == [(32, "complex64"), (500, "complex128")]
+    steps = [(ExpectedStep(32, 1), "complex64"), (ExpectedStep(500, 2), "complex128")]
+    assert [one[3:5] for one in wanted] == steps
     assert all(one[2] > 0 for one in wanted)
 
 
