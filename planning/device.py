@@ -49,9 +49,10 @@ def predicted_seconds(
 ) -> tuple[float, float]:
     """Return the predicted seconds of a batch's circuits on a GPU, and on all cores."""
     batch = min(settings.training.global_batch, workload.train_examples)
+    on_cpu = workload.states(batch) or batch
     return (
         gpu_seconds(workload.qubits, workload.operations, batch),
-        cpu_seconds(workload.operations, batch, cores),
+        cpu_seconds(workload.operations, on_cpu, cores),
     )
 
 
