@@ -80,6 +80,7 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
                 "train --qubits 12 --workers 4                settings as options",
                 "train QUBITS=12 WORKERS=4                    the same",
                 "train MODEL=my_model:build DATA=table.csv    your circuit on your table",
+                "train DEVICE=cuda                            on a GPU for each worker",
                 "train TARGET=k8s STORAGE=gs://bucket/runs    in a cluster",
             ),
             on_cluster="run",

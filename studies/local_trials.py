@@ -61,7 +61,6 @@ class LocalTrials:
 
     def __init__(self, slots: int, command: Sequence[str] = TRIAL_COMMAND) -> None:
         self.slots = slots
-        self._started = 0
         self._command = command
 
     def start(self, requests: Sequence[TrialRequest]) -> Sequence[TrialHandle]:
@@ -71,7 +70,7 @@ class LocalTrials:
                 ManagedProcess(
                     [*self._command, *one.args],
                     name=one.run,
-                    env=clean_environment(**{JOB_ID: one.job_id}, **self._gpus()),
+                    env=clean_environment(**{JOB_ID: one.job_id}, **_gpus(one)),
                     stdout="discard",
                     stderr="capture",
                 )
@@ -79,7 +78,8 @@ class LocalTrials:
             for one in requests
         ]
 
-    def _gpus(self) -> dict[str, str]:
-        """Return the variables by which trials side by side begin with different GPUs."""
-        self._started += 1
-        return gpus.visible_from(self._started - 1)
+
+def _gpus(trial: TrialRequest) -> dict[str, str]:
+    """Return the variables by which trials side by side begin with different GPUs."""
+    is_chosen = any(arg.startswith("--device=cuda:") for arg in trial.args)
+    return {} if is_chosen else gpus.visible_from(trial.number)

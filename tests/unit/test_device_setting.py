@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from cli import check
 from common import devices
 from common.errors import SettingsError
 from common.settings import Settings
 from qfleet.engine import gpus
+from studies import local_trials
+from studies.trial_launcher import TrialRequest
 from training.launcher.local_launcher import LocalLauncher
 
 
@@ -219,6 +222,87 @@ def test_check_of_a_silent_driver_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(subprocess, "run", wait)
     with pytest.raises(SettingsError, match=r"^DEVICE=cuda: .* did not answer within 60 s"):
         devices.check(["cuda:0"])
+
+
+@pytest.mark.parametrize(
+    ("count", "is_built", "found", "wanted"),
+    [
+        (0, False, ("", ""), ("--", "no Nvidia GPU")),
+        (2, False, ("", ""), ("--", "`python -m qfleet.native.cuda`")),
+        (2, True, ("", "no driver"), ("--", "no driver")),
+        (2, True, ("device: one (1 of 2 GiB free)", ""), ("ok", "one (1 of 2 GiB free); one (")),
+    ],
+)
+def test_check_of_the_machine_reports_gpus(
+    count: int,
+    is_built: bool,
+    found: tuple[str, str],
+    wanted: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpus, "gpu_count", lambda: count)
+    monkeypatch.setattr(gpus, "may_use_gpu", lambda: is_built)
+    monkeypatch.setattr(devices, "description", lambda name: found)
+    state, text = check.PARTS["GPU"]()
+    assert state == wanted[0]
+    assert wanted[1] in text
+
+
+@pytest.mark.parametrize(("lacks", "lines"), [(True, 1), (False, 0)])
+def test_unused_gpu_is_reported_before_a_training(
+    lacks: bool, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gpus, "lacks_library", lambda: lacks)
+    monkeypatch.setattr(gpus, "may_use_gpu", lambda: False)
+    with caplog.at_level("INFO", "qfleet"):
+        devices.prepare(Settings.from_args([]), 2)
+    assert len(caplog.messages) == lines
+    assert all("`python -m qfleet.native.cuda`" in one for one in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("count", "visible", "first", "wanted"),
+    [
+        (1, None, 3, {}),
+        (2, None, 0, {"CUDA_VISIBLE_DEVICES": "0,1"}),
+        (2, None, 3, {"CUDA_VISIBLE_DEVICES": "1,0"}),
+        (2, "3,2", 1, {"CUDA_VISIBLE_DEVICES": "2,3"}),
+    ],
+)
+def test_trials_begin_with_different_gpus(
+    count: int,
+    visible: str | None,
+    first: int,
+    wanted: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpus, "gpu_count", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus.visible_from(first) == wanted
+
+
+@pytest.mark.parametrize(
+    ("args", "wanted"),
+    [
+        (["--device=cuda"], [["0", "1"], ["1", "0"]]),
+        (["--qubits=4"], [["0", "1"], ["1", "0"]]),
+        (["--device=cuda:1"], [[], []]),
+    ],
+)
+def test_local_trials_divide_the_gpus(
+    args: list[str], wanted: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    monkeypatch.setattr(gpus, "gpu_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(local_trials, "ProcessTrial", started.append)
+    monkeypatch.setattr(local_trials, "ManagedProcess", lambda *_, **more: more["env"])
+    requests = [TrialRequest(at, f"s-{at}", args, "job") for at in range(2)]
+    local_trials.LocalTrials(2).start(requests)
+    found = [one.get("CUDA_VISIBLE_DEVICES", "") for one in started]
+    assert [one.split(",") if one else [] for one in found] == wanted
 
 
 def test_gpus_are_found_without_numpy() -> None:
