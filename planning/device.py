@@ -76,7 +76,8 @@ def explain(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Itera
         workload: Workload of the training.
         cores: Cores of this machine.
     """
-    if settings.job.target != "local" or not gpus.may_use_gpu():
+    count = gpu_count(settings)
+    if settings.job.target != "local" or not (count or gpus.may_use_gpu()):
         return
     if workload.network_width is None:
         on_gpu, on_cpu = (milliseconds(one) for one in predicted_seconds(settings, workload, cores))
@@ -85,7 +86,7 @@ def explain(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Itera
             f"DEVICE={settings.model.device}: the circuits of {plural(batch, 'example')} are"
             f" predicted to take {on_gpu} on a GPU and {on_cpu} on the CPU."
         )
-    if count := gpu_count(settings):
+    if count:
         yield (
             f"More workers than {plural(count, 'GPU')} bring nothing: a GPU computes for one worker"
             " after another."

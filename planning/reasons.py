@@ -28,7 +28,7 @@ def explain_workers(costs: Costs, candidates: Sequence[CostForecast], best: Cost
         text += f" and communicates for {milliseconds(best.step.exchange)}, {speedup} as fast as"
         text += f" {plural(fewest.option.workers, 'worker')}"
     more = next((one for one in candidates if one.option.workers > count), None)
-    if more is None:
+    if more is None or 0 < costs.machine.gpus < more.option.workers:  # these have another reason
         return f"{text}."
     speedup = _times(best.epoch_seconds / more.epoch_seconds)
     text += f". {plural(more.option.workers, 'worker')} would communicate for"

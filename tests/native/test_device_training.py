@@ -10,8 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from common.settings import Settings
+from qfleet.engine import device_choice, devices, gpus
 from tests.support.training_processes import ROOT, distance, inference_output, training_processes
 
 pytest.importorskip("tensorflow", exc_type=ImportError)
@@ -46,3 +49,20 @@ def test_training_on_a_device_equals_that_on_the_cpu(start: Callable, tmp_path: 
     assert recorded[1].startswith(DEVICE)
     assert 0 < distance(tmp_path / "cpu/r", tmp_path / DEVICE / "r") < TOLERANCE
     assert "accuracy" in inference_output(tmp_path / DEVICE, f"DEVICE={DEVICE}")
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(0.0, "cuda:0, "), (1e9, "cpu")])
+def test_auto_of_a_model_is_the_faster_device(
+    seconds: float, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from common.models import build_model
+    from common.models.device import device_of_circuits
+
+    if DEVICE == "host":  # which takes the place of a GPU
+        monkeypatch.setattr(devices, "cuda_path", devices.host_path)
+    monkeypatch.setattr(gpus, "may_use_gpu", lambda: True)
+    monkeypatch.setattr(device_choice, "gpu_seconds", lambda *_: seconds)
+    monkeypatch.setenv("QFLEET_DEVICE", "auto")
+    model = build_model(4, Settings.from_values(qubits=4))
+    assert device_of_circuits(model).startswith(wanted)
+    assert np.isfinite(model(np.ones((2, 4), np.float32))).all()

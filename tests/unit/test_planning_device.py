@@ -13,6 +13,7 @@ from planning import device, measurement_cache, plan_file
 from planning.costs import WorkerOption
 from planning.machine_profile import QUICK, MachineProfile, group_setups, start_groups
 from planning.options import options
+from planning.recommend import recommend
 from qfleet.engine import gpus
 from tests.unit.test_planner import HERE, costs, measured, workload
 
@@ -117,6 +118,12 @@ def test_workers_that_share_a_gpu_take_turns() -> None:
     alone = costs(workload(), dataclasses.replace(HERE, gpus=4)).forecast(option)
     shared = costs(workload(), TWO_GPUS).forecast(option)
     assert shared.step.simulate == pytest.approx(2 * alone.step.simulate)
+
+
+def test_workers_beyond_the_gpus_have_one_reason() -> None:
+    found = costs(workload(), dataclasses.replace(HERE, gpus=1), "WORKERS=2")
+    (sentence, *_) = recommend(found).reasons
+    assert "communicate" not in sentence
 
 
 def test_states_on_a_gpu_take_no_memory_of_the_machine() -> None:
