@@ -71,6 +71,14 @@ COPY --from=worker-build /opt/venv /opt/venv
 COPY --from=source /qfleet /qfleet
 COPY --from=worker-build /qfleet/qfleet/native/built qfleet/native/built
 
+FROM build AS cuda-build
+# The environment that builds wheels has nvcc.
+COPY requirements/installer.txt requirements/wheel.txt requirements/
+RUN environment.sh make --requirement=requirements/wheel.txt
+COPY qfleet/__init__.py qfleet/
+COPY qfleet/native qfleet/native
+RUN /opt/venv/bin/python -m qfleet.native.cuda
+
 FROM build AS worker-gpu-build
 COPY requirements/installer.txt requirements/worker.txt requirements/gpu.txt requirements/
 RUN environment.sh make --requirement=requirements/worker.txt --requirement=requirements/gpu.txt
@@ -87,5 +95,6 @@ FROM runtime AS worker-gpu
 COPY --from=worker-gpu-build /opt/venv /opt/venv
 COPY --from=source /qfleet /qfleet
 COPY --from=worker-gpu-build /qfleet/qfleet/native/built qfleet/native/built
+COPY --from=cuda-build /qfleet/qfleet/native/built qfleet/native/built
 # GKE and NVIDIA's container runtime mount the driver's libraries here.
 ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64 NVIDIA_DRIVER_CAPABILITIES=compute,utility

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qfleet.engine import devices, memory
-from qfleet.engine.devices import Device
+from qfleet.engine.devices import CPU, Device
 from qfleet.engine.library import Batch, BatchPlan
 from qfleet.engine.program_handle import ProgramHandle, kept_states_array, make_batch
 
@@ -29,7 +29,7 @@ class ExponentProgram:
         memory_limit: Most bytes of states that a forward pass keeps for the gradient; a quarter of
             the free memory unless given.
         subspace: If `allow_subspace` has an effect.
-        device: Computes values, gradients and states; QFLEET_DEVICE, or else the CPU, unless given.
+        device: Computes values, gradients and states.
 
     Attributes:
         handle: The program's number in the C interface.
@@ -45,7 +45,7 @@ class ExponentProgram:
         device: The device of the program.
 
     Raises:
-        ArgumentError: The bytes are not a program, or QFLEET_DEVICE is not a device.
+        ArgumentError: The bytes are not a program.
         MemoryLimitError: There is not enough memory.
         LibraryError: The core library is not available.
         DeviceError: The device is missing or fails, or its library is not built.
@@ -59,10 +59,10 @@ class ExponentProgram:
         bit_order: Sequence[int] | None = None,
         memory_limit: int | None = None,
         subspace: bool = True,
-        device: Device | None = None,
+        device: Device = CPU,
     ) -> None:
         self.dtype, self.real_dtype = np.dtype(dtype), REAL_DTYPES[dtype]
-        self.device = devices.resolve(None) if device is None else device
+        self.device = device
         self._core = ProgramHandle(serialized, self.real_dtype.itemsize, self.device)
         self._library = self._core.library
         self.handle, info = self._core.handle, self._core.info
