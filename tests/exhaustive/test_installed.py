@@ -96,16 +96,29 @@ def test_other_python_trains_and_predicts(version: str, tmp_path: Path) -> None:
     assert "report.html" in other.run(tmp_path / "empty", "report")
 
 
-NOTEBOOK = """
+@pytest.mark.parametrize("name", ["quickstart", "own_circuit"])
+def test_notebook_runs_in_an_empty_folder(installed: Installed, tmp_path: Path, name: str) -> None:
+    document = json.loads((ROOT / f"examples/{name}.ipynb").read_text())
+    cells = [cell for cell in document["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    setup = "import os\nos.environ.update(EPOCHS='2', INITIALIZATIONS='1', MPLBACKEND='Agg')"
+    code = "\n".join([setup, *("".join(cell["source"]) for cell in cells)])
+    output = installed.python(tmp_path, "-c", code)
+    if name == "quickstart":
+        assert "runs/first/predictions/report.html" in output
+        assert "OPENQASM 2.0" in (tmp_path / "circuit.qasm").read_text()
+        assert json.loads((tmp_path / "circuit.json").read_text())
+    else:
+        predictions = (tmp_path / "runs/ring/predictions/new.csv").read_text()
+        assert len(predictions.splitlines()) == 21
+
+
+INTERRUPTED = """
 import os, signal, threading, time
 import pandas as pd
 import qfleet.service as qf
 
-table = pd.read_csv("table.csv")
-small = dict(data=table, initializations=1, workers=1)
-run = qf.train(**small, epochs=3, run="notebook")
-print(sorted(run.metrics["test"]), [row["epoch"] for row in run.history], run.report())
-print(run.load().model.count_params() > 0, qf.load("notebook").result["epochs"])
+small = dict(data=pd.read_csv("table.csv"), initializations=1, workers=1)
 
 
 def interrupt():
@@ -122,11 +135,9 @@ except KeyboardInterrupt:
 """
 
 
-def test_notebook_trains_a_frame_and_is_interrupted(installed: Installed, tmp_path: Path) -> None:
+def test_call_of_a_script_is_interrupted(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("\n".join(["a,b,label", *ROWS]) + "\n")
-    output = installed.python(tmp_path, "-c", NOTEBOOK)
-    assert "['accuracy', 'mse'] [1, 2, 3] runs/notebook/predictions/report.html" in output
-    assert "True 3" in output
+    output = installed.python(tmp_path, "-c", INTERRUPTED)
     assert output.endswith("interrupted\n")
     assert "to resume from its checkpoint" in output
 

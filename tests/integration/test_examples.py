@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
 import yaml
 
@@ -71,23 +70,6 @@ def finished(checkout: Path) -> Path:
 def test_local_training_leaves_result_and_report(finished: Path) -> None:
     assert result(finished)["epochs"] == 6
     assert (finished / "predictions" / "report.html").is_file()
-
-
-def test_finished_run_notebook_executes_in_order(
-    checkout: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mpl.use("Agg")
-    monkeypatch.chdir(checkout)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    text = (ROOT / "examples/finished_run.ipynb").read_text(encoding="utf-8")
-    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
-    names: dict[str, object] = {}
-    for number, cell in enumerate(cells):
-        exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
-    assert names["run"].run.path.samefile(finished)  # type: ignore[attr-defined]
-    assert json.loads((checkout / "circuit.json").read_text())
-    assert "OPENQASM 2.0" in (checkout / "circuit.qasm").read_text()
 
 
 def test_custom_model_is_trained(checkout: Path) -> None:
