@@ -332,4 +332,6 @@ def _check_consistency(settings: Settings, source: ModelSource) -> None:
 
 
 def _model_name(settings: Mapping[str, object]) -> str:
-    return f"{settings.get('model')}, {settings.get('qubits')} qubits"
+    model = str(settings.get("model"))
+    # A model of the user's has the qubits that its factory gives it.
+    return model if ":" in model else f"{model}, {settings.get('qubits')} qubits"

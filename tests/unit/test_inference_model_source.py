@@ -1,5 +1,6 @@
 """Choice of the model. Mistakes exit with 2 and one line, and write nothing."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -60,6 +61,13 @@ def choose(*args: str) -> model_source.ModelSource:
 def test_choose_model_defaults_to_the_last_finished_run(root):
     assert choose(f"STORAGE={root}").name == "second"
     assert choose(f"STORAGE={root}", "RUN=first").name == "first"
+
+
+def test_title_names_no_qubits_of_an_own_model(root):
+    source = choose(f"STORAGE={root}", "RUN=first")
+    assert source.title == "run first (qcnn, 4 qubits)"
+    own = dataclasses.replace(source, described={"settings": {"model": "m:build", "qubits": 8}})
+    assert own.title == "run first (m:build)"
 
 
 @pytest.mark.parametrize("inside", ["", "model", "model/ID", "model/ID/weights.h5"])
