@@ -89,7 +89,9 @@ class Attempts:
     def __init__(self, run: StoragePath, rank: int = 0) -> None:
         self._run, self._rank = run, rank
         self._path = run / "attempts" / f"worker-{rank}.json"
-        self._current: tuple[AttemptRecord, str] | None = None
+        # The version is None from the decision to write to the end of the write, in which a signal
+        # may end the process.
+        self._current: tuple[AttemptRecord, str | None] | None = None
 
     def begin(self, limit: int, job_id: str = "") -> AttemptRecord:
         """Count a start.
@@ -133,6 +135,7 @@ class Attempts:
         # Larger than the number of each earlier attempt, also where this file was deleted.
         number = max(record.attempts, newest[0] if self._rank == 0 else 0) + 1
         record = replace(record, attempts=number, failed=record.failed + 1)
+        self._current = record, None
         self._current = record, self._write(record, version)
         return record
 
@@ -155,6 +158,10 @@ class Attempts:
         if counted or exit_code == PeerLost.exit_code:
             record = replace(record, failure=cause)
         try:
+            if version is None:
+                known, version = self._read()
+                if known.token != record.token:
+                    return  # the start was not written
             self._current = record, self._write(record, version)
         except QfleetError as error:
             log.warning(f"the end of this attempt was not recorded: {one_line(error)}")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,27 @@ def test_end_that_is_no_failure_does_not_count(
         record = begun.begin(2, "job")
         assert (record.attempts, record.failed) == (number, 2)
         begun.end("the reason", kind.exit_code if kind else 0)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_signal_while_a_start_is_written_does_not_count(
+    root: StoragePath, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    write = storage.write_if
+
+    def interrupted(*arguments: Any) -> str:
+        if is_written:
+            write(*arguments)
+        raise Preempted("SIGTERM")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "write_if", interrupted)
+        begun = Attempts(root / "r")
+        with pytest.raises(Preempted):
+            begun.begin(1, "job")
+    begun.end("SIGTERM", Preempted.exit_code)
+    record = Attempts(root / "r").begin(1, "job")
+    assert (record.attempts, record.failed) == (1 + is_written, 1)
 
 
 @pytest.mark.parametrize("exit_code", [1, Stalled.exit_code, 139])
