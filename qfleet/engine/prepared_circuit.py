@@ -1,5 +1,7 @@
 """Base class of compiled circuits: the program, its symbols, checked arguments and results."""
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -28,8 +30,8 @@ class PreparedCircuit:
         self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
     ) -> None:
         place = devices.resolve(device)
-        if isinstance(program, Program):
-            place = device_choice.choose(place, program, dtype)
+        if program.has_states:
+            place = device_choice.choose(place, cast(Program, program), dtype)
         else:
             devices.warn_once(program.method, place)
             place = CPU
