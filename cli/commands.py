@@ -186,6 +186,7 @@ RUNS: Mapping[str, Subcommand] = MappingProxyType(
 
 CLUSTER: Mapping[str, Subcommand] = MappingProxyType(
     {
+        "check": _client("check", "cluster check WORKERS=8 MEMORY=8Gi QUEUE=team"),
         **{name: _client(name) for name in ("status", "list", "logs", "stop", "delete")},
         "render": _client(
             "render",

@@ -101,6 +101,10 @@ def _function(
             program = COMMANDS[name].program
             options = Settings.with_options(args, program, TensorBoardOptions, is_client=True)[1]
             return lambda settings: tensorboard(settings, options.port)
+        case "check":
+            from launch.commands.check import check
+
+            return check
         case "status":
             from launch.commands.status import status
 

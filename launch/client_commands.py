@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, ClientCommand] = MappingProxyType(
         "tensorboard": ClientCommand(
             "run TensorBoard in the cluster; forward PORT to it", program="tensorboard"
         ),
+        "check": ClientCommand("report whether a training can start in the cluster"),
         "status": ClientCommand("show the state of a job and its workers", "[RUN]"),
         "logs": ClientCommand(
             "print the logs of workers, also after their pods were deleted", "[RUN]"

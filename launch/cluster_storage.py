@@ -7,18 +7,22 @@ it while it is read.
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from common import storage
 from common.commands import command
 from common.errors import ClusterError
 from common.storage import EMULATOR, StoragePath
 from launch.kube_client import KubeClient
-from launch.pods import StorageLocation
+from launch.pods import Object, StorageLocation
 from launch.port_forward import forward_port
 
 RETRY_SECONDS = 10.0
 """Time in which reads are retried. It is short, as the user is waiting."""
+
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+"""The annotation of the StorageClass that claims without a class get."""
 
 
 class StorageNotReady(ClusterError):
@@ -55,3 +59,26 @@ def open_storage(cluster: KubeClient, location: StorageLocation) -> Iterator[Sto
     with forward_port(cluster, service, port) as forward:
         os.environ[EMULATOR] = f"http://127.0.0.1:{forward.port}"
         yield storage.path(location.storage)
+
+
+def check_classes(cluster: KubeClient, objects: Sequence[Object]) -> None:
+    """Check the storage classes of the overlay's PersistentVolumeClaims.
+
+    Raises:
+        ClusterError: One of them does not exist.
+    """
+    claims = [one for one in objects if one["kind"] == "PersistentVolumeClaim"]
+    classes = cluster.list("StorageClass", everywhere=True) if claims else []
+    marks = {one["metadata"]["name"]: one["metadata"].get("annotations") or {} for one in classes}
+    choice = f"choose one of {', '.join(marks) or '(none exists)'}"
+    for one in claims:
+        title = f"PersistentVolumeClaim {one['metadata']['name']} of the overlay"
+        name = one["spec"].get("storageClassName")
+        if name and name not in marks:
+            raise ClusterError(
+                f"{title} has the storage class {name}, which does not exist: {choice}"
+            )
+        if name is None and not any(mark.get(DEFAULT_CLASS) == "true" for mark in marks.values()):
+            raise ClusterError(
+                f"{title} has no storage class, and the cluster has no default one: {choice}"
+            )

@@ -43,6 +43,11 @@ VERSIONS = {
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
+    "StorageClass": "storage.k8s.io/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "SelfSubjectReview": "authentication.k8s.io/v1",
+    "SelfSubjectAccessReview": "authorization.k8s.io/v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
 }
 """API versions of kinds that are not in v1."""
 
@@ -146,10 +151,10 @@ class KubeClient:
             except ResourceNotFoundError:
                 raise api_errors.kind_not_served(kind, version) from None
 
-    def serves(self, kind: str) -> bool:
+    def serves(self, kind: str, version: str = "") -> bool:
         """Return True if the server serves a kind of object."""
         try:
-            self.kind(kind)
+            self.kind(kind, version)
         except api_errors.KindNotServed:
             return False
         return True
@@ -164,18 +169,47 @@ class KubeClient:
             except NotFoundError:
                 return None
 
-    def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
+    def list(
+        self,
+        kind: str,
+        labels: str = "",
+        fields: str = "",
+        *,
+        everywhere: bool = False,
+        namespace: str = "",
+    ) -> list[Object]:
         """Return the namespace's objects of a kind.
 
         Args:
             kind: Their kind.
             labels: A label selector, such as app.kubernetes.io/part-of=qfleet.
             fields: A field selector, such as involvedObject.name=qcnn.
+            everywhere: Return those of all namespaces, or those of a kind that has no namespace.
+            namespace: Another namespace than that of the client.
         """
         served = self.kind(kind)
         selectors = {"label_selector": labels or None, "field_selector": fields or None}
+        place = None if everywhere else namespace or self.namespace
         with self._translated("list", kind):
-            return served.get(namespace=self.namespace, **selectors).to_dict()["items"]
+            return served.get(namespace=place, **selectors).to_dict()["items"]
+
+    def review(self, kind: str, spec: ReadObject) -> Object:
+        """Return the status of a review, which the server answers and does not store.
+
+        Args:
+            kind: Its kind, such as SelfSubjectAccessReview.
+            spec: The question.
+        """
+        served = self.kind(kind)
+        body = {"apiVersion": VERSIONS[kind], "kind": kind, "spec": dict(spec)}
+        with self._translated("create", kind):
+            return served.create(body=body).to_dict().get("status") or {}
+
+    def server_version(self) -> str:
+        """Return the version of the API server, such as v1.34.4."""
+        self.kind("Namespace")
+        assert self._dynamic is not None
+        return str(self._dynamic.version["kubernetes"]["gitVersion"])
 
     def apply(self, body: ReadObject, before: Object | None, *, dry_run: bool = False) -> Object:
         """Apply an object on the server.

@@ -52,6 +52,8 @@ KINDS: Mapping[str, Kind] = {
         {"worker": (int,), "index": (int,), "total": (int,), "rate": _NUMBER, "unit": (str,)},
         {"examples": (int,)},
     ),
+    # `state` of a part of a cluster is ok, missing or unknown.
+    "check": Kind({"part": (str,), "state": (str,)}),
     # The client of a cluster. It repeats `job_phase` while it follows a job; the last one is
     # Succeeded or Failed. `emulator` is the address of a storage emulator, or empty.
     "job_phase": Kind({"job": (str,), "phase": (str,)}),

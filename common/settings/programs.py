@@ -98,6 +98,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         "cluster manifests": _by_target(
             any=(_TRAINING | _CLUSTER | _INFERENCE) - _names("context namespace dry_run")
         ),
+        "cluster check": _by_target(k8s=_TRAINED["k8s"] - _names("dry_run")),
         "cluster status": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
         "cluster logs": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
         "cluster stop": _by_target(

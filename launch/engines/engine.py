@@ -31,6 +31,7 @@ class Engine(abc.ABC):
         controller: Its controller, for messages.
         install: The command that installs it.
         controller_namespace: The namespace of the controller's pods.
+        deployment: The name of the controller's Deployment.
         job_label: The label of a job's pods that holds the job's name.
         container: The name of a worker's container.
         worker_port: The name of TensorFlow's port.
@@ -44,6 +45,7 @@ class Engine(abc.ABC):
     controller: ClassVar[str]
     install: ClassVar[str]
     controller_namespace: ClassVar[str]
+    deployment: ClassVar[str]
     job_label: ClassVar[str]
     container: ClassVar[str] = "tensorflow"
     worker_port: ClassVar[str] = "tensorflow"

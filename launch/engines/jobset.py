@@ -67,6 +67,7 @@ class JobSet(IndexedEngine):
         " https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml"
     )
     controller_namespace = "jobset-system"
+    deployment = "jobset-controller-manager"
     replicated_job = GROUP
 
     def render(self, template: Object, settings: Settings) -> list[Object]:

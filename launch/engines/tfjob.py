@@ -22,6 +22,7 @@ class TFJob(Engine):
         'manifests/overlays/standalone?ref=v1.9.4"'
     )
     controller_namespace = "kubeflow"
+    deployment = "training-operator"
     job_label = "training.kubeflow.org/job-name"
     worker_port = "tfjob-port"  # under another name the operator adds the port a second time
     has_jobs = False

@@ -35,6 +35,7 @@ class TrainJob(IndexedEngine):
         ' "https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0"'
     )
     controller_namespace = "kubeflow-system"
+    deployment = "kubeflow-trainer-controller-manager"
     container = GROUP
     replicated_job = GROUP
     template_kind = "TrainingRuntime"

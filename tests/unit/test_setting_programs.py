@@ -42,6 +42,7 @@ CODE = {
     ("tensorboard", "local"): [("launch.tensorboard_launcher", "main")],
     ("tensorboard", "k8s"): [(f"{CLIENT}tensorboard", "tensorboard")],
     ("cluster manifests", "any"): [("launch.manifests", "main")],
+    ("cluster check", "k8s"): [(f"{CLIENT}check", "check"), WORKER],
     ("cluster status", "k8s"): [(f"{CLIENT}status", "status")],
     ("cluster status", "slurm"): [(SLURM, "status")],
     ("cluster logs", "k8s"): [(f"{CLIENT}logs", "logs")],
@@ -76,6 +77,7 @@ READ_OTHERWISE = {
                      "batch", "min_workers", "prune"},
     "runs": {"model", "qubits", "task"},  # of the listed runs
     "tensorboard": ALL_PARTS,
+    "cluster check": ALL_PARTS,
     "cluster status": ALL_PARTS,
     "cluster logs": ALL_PARTS,
 }  # fmt: skip
