@@ -38,6 +38,15 @@ def egress(receiver: dict[str, str], *ports: int) -> Object:
     return {**rule, "ports": _tcp(*ports)} if ports else rule
 
 
+def egress_to(namespace: str, receiver: dict[str, str], *ports: int) -> Object:
+    """Return a rule: pods of another namespace with these labels may be reached at TCP ports."""
+    peer = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "podSelector": {"matchLabels": receiver},
+    }
+    return {"to": [peer], "ports": _tcp(*ports)}
+
+
 def client_egress(storage_cidrs: str) -> list[Object]:
     """Return the rules that every pod with runs needs: DNS, then storage.
 

@@ -139,7 +139,7 @@ def _worker_policy(
     """Return the NetworkPolicy of a job's workers.
 
     TensorFlow's gRPC has no authentication. Only the same job's workers may reach its ports, and
-    TensorBoard the profiler's. Workers reach each other, DNS and storage.
+    TensorBoard the profiler's. Workers reach each other, DNS, storage, and what the engine needs.
     """
     workers = engine.selector(run)
     rules = [ingress(workers, *ports.values())]
@@ -150,6 +150,10 @@ def _worker_policy(
         "training",
         workers,
         accepts=rules,
-        opens=[*client_egress(cluster.storage_cidr), egress(workers, *ports.values())],
+        opens=[
+            *client_egress(cluster.storage_cidr),
+            egress(workers, *ports.values()),
+            *engine.opens,
+        ],
         run=run,
     )

@@ -24,6 +24,7 @@ from training.callbacks.pruning import PruningCallback
 from training.callbacks.reporter import ProgressReporter
 from training.callbacks.steps_per_call import StepsPerCallTuner
 from training.callbacks.tensorboard import READOUT_SAMPLE_ROWS, TensorBoardCallback
+from training.callbacks.trainjob_status import TrainJobStatus, open_status
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.cluster.spec import ClusterSpec
 from training.process.watchdog import Watchdog
@@ -155,18 +156,19 @@ class Trainer:
         epoch, step = (resumed.epoch, resumed.step) if resumed else (0, 0)
         epochs = self._settings.training.epochs
         self._context.watchdog.enter("training", self._settings.fault_tolerance.stall_timeout_max)
-        callbacks = self._callbacks(epoch)
-        if self._writer:
-            self._writer.start(resumed)
-        try:
-            if step:
-                self._fit_epochs(callbacks, epoch, step, epoch + 1)
-                epoch, step = epoch + 1, 0
-            if epoch < epochs:
-                self._fit_epochs(callbacks, epoch, step, epochs)
-        finally:
+        with open_status(is_chief=self._context.cluster.is_chief) as status:
+            callbacks = self._callbacks(epoch, status)
             if self._writer:
-                self._writer.close()
+                self._writer.start(resumed)
+            try:
+                if step:
+                    self._fit_epochs(callbacks, epoch, step, epoch + 1)
+                    epoch, step = epoch + 1, 0
+                if epoch < epochs:
+                    self._fit_epochs(callbacks, epoch, step, epochs)
+            finally:
+                if self._writer:
+                    self._writer.close()
 
     def measure(self, split: str) -> dict[str, float]:
         """Return the metrics of a split, over all workers."""
@@ -204,18 +206,21 @@ class Trainer:
             )
         self._learner.epoch_step_offset = 0
 
-    def _callbacks(self, epoch: int) -> list[keras.callbacks.Callback]:
+    def _callbacks(self, epoch: int, status: TrainJobStatus) -> list[keras.callbacks.Callback]:
         """Return the callbacks in the order in which Keras calls them.
 
         Args:
             epoch: Epochs that were done before this attempt.
+            status: Gets the progress.
         """
         settings, cluster = self._settings, self._context.cluster
         worker_logs = self._context.run_dir.logs / f"worker-{cluster.rank}"
         profiled = parse_profile_steps(settings.monitoring.profile_steps)
         steps = self._samplers.sampler("train").steps
         metrics = self._learner.measures.metrics
-        reporter = ProgressReporter(settings.training, steps, metrics, is_chief=cluster.is_chief)
+        reporter = ProgressReporter(
+            settings.training, steps, metrics, is_chief=cluster.is_chief, status=status
+        )
         callbacks = [
             self._throughput,
             ProfilerCallback(worker_logs, profiled),

@@ -36,6 +36,7 @@ class Engine(abc.ABC):
         container: The name of a worker's container.
         worker_port: The name of TensorFlow's port.
         has_jobs: Its controller creates Jobs, not pods.
+        opens: Rules of a NetworkPolicy for further connections that a worker opens.
         template_kind: The kind of the object with the pod template, if it is not the job.
     """
 
@@ -50,6 +51,7 @@ class Engine(abc.ABC):
     container: ClassVar[str] = "tensorflow"
     worker_port: ClassVar[str] = "tensorflow"
     has_jobs: ClassVar[bool] = True
+    opens: ClassVar[Sequence[Object]] = ()
     template_kind: ClassVar[str] = ""
 
     @property

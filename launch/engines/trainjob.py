@@ -14,10 +14,14 @@ from launch.engines.jobset import (
     phase_of_jobs,
 )
 from launch.names import training_job
+from launch.network import egress_to
 from launch.pods import Object, ReadObject, manifest
 
 GROUP = "node"
 """The name that Trainer expects of the replicated Job and of its container."""
+
+STATUS_PORT = 10443
+"""The port at which Trainer's controller takes the progress of TrainJobs."""
 
 ANCESTOR = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 """The label by which Trainer finds the Job whose pods are the workers."""
@@ -38,6 +42,13 @@ class TrainJob(IndexedEngine):
     deployment = "kubeflow-trainer-controller-manager"
     container = GROUP
     replicated_job = GROUP
+    opens = (
+        egress_to(
+            controller_namespace,
+            {"app.kubernetes.io/name": "trainer", "app.kubernetes.io/component": "manager"},
+            STATUS_PORT,
+        ),
+    )
     template_kind = "TrainingRuntime"
 
     def render(self, template: Object, settings: Settings) -> list[Object]:

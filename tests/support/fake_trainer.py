@@ -31,6 +31,7 @@ from common.errors import PeerLost, Preempted, SettingsError, WeightsError
 from tests.support import patience
 from tests.support.fake_faults import strike
 from training.callbacks.reporter import ProgressReporter
+from training.callbacks.trainjob_status import TrainJobStatus, open_status
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.cluster.spec import ClusterSpec
 from training.group.sockets import create_listener
@@ -164,10 +165,18 @@ class FakeTrainer:
         """Train to the end of the last epoch."""
         limit = self._context.settings.fault_tolerance.stall_timeout_max
         self._context.watchdog.enter("training", limit)
+        with open_status(is_chief=self._context.cluster.is_chief) as status:
+            self._fit(status)
+
+    def _fit(self, status: TrainJobStatus) -> None:
         settings, cluster = self._context.settings, self._context.cluster
         epochs = settings.training.epochs
         reporter = ProgressReporter(
-            settings.training, self._steps_per_epoch, ("mse", "accuracy"), is_chief=cluster.is_chief
+            settings.training,
+            self._steps_per_epoch,
+            ("mse", "accuracy"),
+            is_chief=cluster.is_chief,
+            status=status,
         )
         if self.writer:
             self.writer.start(self._resumed)

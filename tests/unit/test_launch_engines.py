@@ -130,6 +130,15 @@ def test_elastic_jobset_replaces_single_pods() -> None:
     assert [rule["action"] for rule in spec["podFailurePolicy"]["rules"]] == ["FailJob", "Ignore"]
 
 
+@pytest.mark.parametrize("api", ENGINES)
+def test_only_a_trainjob_reaches_the_controller(api: str) -> None:
+    found = objects.training(settings(job_api=api))
+    (policy,) = (one for one in found if one["kind"] == "NetworkPolicy")
+    ports = [rule["ports"] for rule in policy["spec"]["egress"] if "10443" in json.dumps(rule)]
+    expected = [[{"port": 10443, "protocol": "TCP"}]] if api == "trainjob" else []
+    assert ports == expected
+
+
 def test_trainjob_refers_to_a_runtime_with_the_jobset() -> None:
     it, runtime = rendered("trainjob", deadline=600), rendered("trainjob", template=True)
     reference = it["spec"]["runtimeRef"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from common.events import emit, log_event
 from common.metrics import line, number
 from common.settings import TrainingSettings
+from training.callbacks.trainjob_status import TrainJobStatus
 
 STEP_REPORT_INTERVAL_SECONDS = 2.0
 """Shortest interval between two reports of steps."""
@@ -29,6 +30,7 @@ class ProgressReporter:
         steps_per_epoch: Steps in a whole epoch.
         metrics: Names of the metrics, the loss first.
         is_chief: The chief's epochs are printed; other workers write them to their text logs only.
+        status: Gets the progress, too.
     """
 
     def __init__(
@@ -38,11 +40,12 @@ class ProgressReporter:
         metrics: Sequence[str],
         *,
         is_chief: bool,
+        status: TrainJobStatus,
     ) -> None:
         self._settings, self._epochs = settings, settings.epochs
         self._steps_per_epoch = steps_per_epoch
         self._metrics = metrics
-        self._is_chief = is_chief
+        self._is_chief, self._status = is_chief, status
         self._next_report = 0.0
 
     @property
@@ -63,6 +66,7 @@ class ProgressReporter:
                 steps=self._steps_per_epoch,
                 phase=initialization(self._settings, epoch + 1),
             )
+            self._report_status(epoch * self._steps_per_epoch + step)
 
     def report_epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """Report the metrics of an epoch (counted from 0)."""
@@ -82,5 +86,9 @@ class ProgressReporter:
             log_event(
                 "epoch", text, epoch=epoch + 1, epochs=self._epochs, metrics=shown, phase=phase
             )
+            self._report_status((epoch + 1) * self._steps_per_epoch, shown)
         else:
             logging.getLogger("qfleet").debug(text)
+
+    def _report_status(self, done: int, metrics: Mapping[str, float] | None = None) -> None:
+        self._status.report(done, self._epochs * self._steps_per_epoch, metrics)
