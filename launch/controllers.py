@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from launch import api_errors
 from launch.engines import BY_KIND
 from launch.engines.engine import Engine
+from launch.job_parts import QUEUE_LABEL
 from launch.kube_client import KubeClient
 from launch.pods import ReadObject, pod_specs
 
@@ -92,6 +93,12 @@ def _first_version(texts: Iterable[str]) -> str:
 def kueue_api(cluster: KubeClient) -> str:
     """Return the API version of Kueue's objects; empty where Kueue is not installed."""
     return next((one for one in KUEUE_APIS if cluster.serves("LocalQueue", one)), "")
+
+
+def job_conflict(cluster: KubeClient, found: ReadObject) -> str:
+    """Return why Kueue never starts a job, as `queue_conflict`; empty for jobs without a queue."""
+    queue = (found["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    return queue_conflict(cluster) if queue and found["kind"] == "TrainJob" else ""
 
 
 def queue_conflict(cluster: KubeClient) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from common.errors import ClusterError
-from launch import api_errors, diagnosis, job
+from launch import api_errors, controllers, diagnosis, job
 from launch.console import ClientConsole
 from launch.diagnosis import BRIEF_WAIT_SECONDS, Obstacle, Wait
 from launch.engines import BY_KIND
@@ -46,6 +46,7 @@ class StartupMonitor:
         self._reported = ""
         self._old_events_until: datetime | None = None
         self._may_read_events = True
+        self._conflict: str | None = None
 
     def ignore_earlier_events(self, found: Object) -> None:
         """Give events about a job that existed before the time of PLACEMENT: they may be over."""
@@ -68,6 +69,8 @@ class StartupMonitor:
             self._waiting_since.clear()
             self._reported = ""
             return
+        if not pods:
+            self._refuse_conflict(found)
         about_job = self._job_events(found)
         self._require_controller(found, pods, about_job)
         obstacle = (
@@ -82,6 +85,12 @@ class StartupMonitor:
             self._waiting_since.clear()
         else:
             self._wait(obstacle, scaling_up=scaling_up and obstacle.wait is Wait.PLACEMENT)
+
+    def _refuse_conflict(self, found: Object) -> None:
+        if self._conflict is None:  # versions are read once
+            self._conflict = controllers.job_conflict(self._cluster, found)
+        if self._conflict:
+            raise ClusterError(self._conflict)
 
     def _require_controller(
         self, found: Object, pods: Sequence[Pod], about_job: Sequence[Object]

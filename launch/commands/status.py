@@ -8,7 +8,7 @@ from common.errors import ClusterError, StorageError, StorageUnavailable
 from common.metrics import line
 from common.settings import Settings
 from common.text import printable
-from launch import cluster_storage, diagnosis, job
+from launch import cluster_storage, controllers, diagnosis, job
 from launch.commands import select
 from launch.console import ClientConsole
 from launch.job import Pod
@@ -68,6 +68,8 @@ def _explanations(cluster: KubeClient, live: Object, pods: list[Pod]) -> list[st
     if len(pods) < job.worker_count(live):
         obstacle = diagnosis.creation_obstacle(events_about_job(cluster, live))
         sentences += [obstacle.sentence] if obstacle else []
+    if not pods and (conflict := controllers.job_conflict(cluster, live)):
+        sentences.append(conflict)
     obstacles = (diagnosis.find_obstacle(pod) for pod in pods if not pod.started)
     first = next(filter(None, obstacles), None)
     return sentences + ([first.sentence] if first else [])

@@ -15,10 +15,13 @@ from kubernetes.config import kube_config
 from common import events
 from common.errors import ClusterError
 from common.settings import Settings
-from launch import controllers, room
+from launch import controllers, objects, room
 from launch.commands.check import check
+from launch.commands.status import status
+from launch.console import ClientConsole
 from launch.kube_client import KubeClient
 from launch.room import Demand
+from launch.startup import StartupMonitor
 from tests.support.fake_api_server import (
     JOBSET,
     KUEUE,
@@ -240,6 +243,44 @@ def test_version_conflict_names_known_pairs_only(kueue: str, trainer: str, part:
     text = controllers.version_conflict(kueue, trainer)
     assert part in text
     assert bool(text) == bool(part)
+
+
+def conflicting(server: FakeApiServer, api: str, queue: str) -> tuple[KubeClient, dict[str, Any]]:
+    """A suspended job of a queue, in a cluster whose Kueue never starts a TrainJob."""
+    server.objects["Deployment"] = [
+        deployment("kubeflow-trainer-controller-manager", "k", "r/trainer:v2.1.0"),
+        deployment("kueue-controller-manager", "k", "r/kueue:v0.17.3"),
+    ]
+    settings = Settings.from_args(["MODEL=qcnn", f"QUEUE={queue}", f"JOB_API={api}"])
+    live = objects.training(settings)[-1]
+    live["metadata"]["uid"] = "u"
+    live["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
+    server.objects[live["kind"]] = [live]
+    return KubeClient.connect(settings), live
+
+
+@pytest.mark.parametrize(
+    ("api", "queue", "ends"),
+    [("trainjob", "team", True), ("trainjob", "", False), ("jobset", "team", False)],
+)
+def test_follower_of_a_job_that_never_starts_names_the_pair(
+    server: FakeApiServer, api: str, queue: str, ends: bool
+) -> None:
+    cluster, live = conflicting(server, api, queue)
+    monitor = StartupMonitor(cluster, ClientConsole(), 60)
+    if ends:
+        with pytest.raises(ClusterError, match="kueue#11931"):
+            monitor.check(live, [])
+    else:
+        monitor.check(live, [])
+
+
+def test_status_of_a_job_that_never_starts_names_the_pair(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conflicting(server, "trainjob", "team")
+    assert status(Settings.from_args(["RUN=qcnn"], "cluster status", is_client=True)) == 0
+    assert "kueue#11931" in capsys.readouterr().out
 
 
 def test_version_without_rights_is_that_of_the_definition(server: FakeApiServer) -> None:
