@@ -1,5 +1,7 @@
 """Slurm's commands: submit, show and cancel jobs, with its errors as sentences."""
 
+import functools
+import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -7,6 +9,14 @@ from dataclasses import dataclass
 
 from common.errors import ClusterError, QfleetError, SettingsError
 from common.settings import Settings
+from launch.slurm.versions import (
+    OLDEST,
+    Version,
+    parse_version,
+    show_version,
+    too_new,
+    unrecognized_option,
+)
 
 TIMEOUT_SECONDS = 60.0
 
@@ -70,9 +80,10 @@ def submit(script: str, settings: Settings) -> int:
     """Submit a batch script, and return the number of the job.
 
     Raises:
-        SettingsError: Slurm refuses a setting.
+        SettingsError: Slurm refuses a setting, or this version lacks an option of SLURM_ARGS.
         ClusterError: There is no Slurm here, or it refuses the job.
     """
+    check_options(settings)
     found = _call(["sbatch", "--parsable"], script)
     if found.returncode:
         raise _refusal(found.stderr, settings)
@@ -80,6 +91,32 @@ def submit(script: str, settings: Settings) -> int:
     if number is None:
         raise ClusterError(f"sbatch printed no number of a job: {found.stdout.strip()[:200]}")
     return int(number[0])
+
+
+@functools.cache
+def installed_version() -> Version | None:
+    """Return the version of Slurm; None where sbatch does not print one.
+
+    Raises:
+        ClusterError: There is no Slurm here.
+    """
+    return parse_version(_call(["sbatch", "--version"]).stdout)
+
+
+def check_options(settings: Settings) -> None:
+    """Check that this version of Slurm has the options of SLURM_ARGS.
+
+    Raises:
+        SettingsError: It lacks one.
+        ClusterError: There is no Slurm here.
+    """
+    version = installed_version()
+    if version is not None and (missing := too_new(settings.slurm.options, version)):
+        option, since = missing
+        raise SettingsError(
+            f"--{option} in SLURM_ARGS came with Slurm {show_version(since)}, and this is Slurm"
+            f" {show_version(version)}: omit it"
+        )
 
 
 def show(number: int | str) -> JobState | None:
@@ -147,7 +184,8 @@ def queue(columns: str) -> list[Sequence[str]]:
     Raises:
         ClusterError: Slurm does not answer.
     """
-    found = _call(["squeue", "--me", "--array", "--noheader", f"--format={columns}"])
+    user = f"--user={os.getuid()}"  # the option --me does not exist in all versions
+    found = _call(["squeue", user, "--array", "--noheader", f"--format={columns}"])
     if found.returncode:
         raise _unreachable(found.stderr)
     separators = columns.count("|")
@@ -174,7 +212,16 @@ def _call(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProces
         raise ClusterError(f"{command[0]} did not answer within {TIMEOUT_SECONDS:.0f} s") from None
 
 
+def _lacks(option: str) -> ClusterError:
+    return ClusterError(
+        f"this Slurm ({show_version(installed_version())}) lacks the option {option}, which qfleet"
+        f" needs: use Slurm {show_version(OLDEST)} or newer"
+    )
+
+
 def _unreachable(stderr: str) -> ClusterError:
+    if option := unrecognized_option(stderr):
+        return _lacks(option)
     return ClusterError(f"Slurm does not answer: {_last_line(stderr)}")
 
 
@@ -197,6 +244,13 @@ _REFUSALS: Mapping[str, tuple[str, str]] = {
 
 def _refusal(stderr: str, settings: Settings) -> QfleetError:
     """Return the error for a job that sbatch refused."""
+    if option := unrecognized_option(stderr):
+        if option not in [one.partition("=")[0] for one in settings.slurm.options]:
+            return _lacks(option)
+        return SettingsError(
+            f"{option} in SLURM_ARGS is not an option of this Slurm"
+            f" ({show_version(installed_version())}): omit it, or correct its name"
+        )
     for pattern, (name, problem) in _REFUSALS.items():
         if re.search(pattern, stderr, re.IGNORECASE):
             known = f": choose one of {_partitions()}" if name == "partition" else ""

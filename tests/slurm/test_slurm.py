@@ -18,6 +18,7 @@ def test_killed_worker_is_requeued_with_equal_weights(
 ) -> None:
     """The outcome of the killed worker counts; only Slurm listens while workers train."""
     client = cluster.train_20_epochs(tmp_path)
+    assert "RUNNING" in cluster.client("list", "TARGET=slurm")
     sockets = "".join(cluster.on_node(node, "ss", "-ltnpH") for node in ("node1", "node2"))
     os.kill(cluster.workers(tmp_path)[1], signal.SIGKILL)
     output = client.wait_resumed()
@@ -80,6 +81,11 @@ def test_sigterm_of_slurm_is_requeued_with_equal_weights(
         ("CPU=64", "PartitionConfig.*CPU"),
         ("SLURM_ARGS=--constraint=absent", "SLURM_ARGS=--constraint=absent: no node has these"),
         ("TIME_LIMIT=soon", "TIME_LIMIT=soon"),
+        (
+            "SLURM_ARGS=--segment=4",
+            r"--segment .* came with Slurm 24\.05, and this is Slurm 22\.05",
+        ),
+        ("SLURM_ARGS=--consolidate=1", r"--consolidate .* not an option of this Slurm \(22\.05\)"),
     ],
 )
 def test_refused_request_exits_2_and_leaves_nothing(

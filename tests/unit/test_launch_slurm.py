@@ -1,5 +1,6 @@
 """The client of Slurm: the batch script, its settings, and the errors of Slurm's commands."""
 
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from launch import start_check
 from launch.slurm import client, commands
 from launch.slurm.client import JobState
 from launch.slurm.script import BatchScript, cpus_per_worker, mebibytes
+from launch.slurm.versions import parse_version
 from launch.slurm.watcher import outcome_of
 
 SHOWN = (
@@ -25,6 +27,12 @@ SHOWN = (
 )
 TARGET = "TARGET=slurm"
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def unknown_version() -> None:
+    """Forget the version of the Slurm of an earlier test."""
+    client.installed_version.cache_clear()
 
 
 def rendered(*arguments: str, storage: str = "/shared/runs") -> str:
@@ -210,6 +218,96 @@ def test_refused_job_names_the_setting(
     with pytest.raises(QfleetError, match=setting) as caught:
         client.submit("#!/bin/bash\n", settings)
     assert caught.value.exit_code == 2
+
+
+REFUSES = (
+    'case "$*" in *--version*) echo slurm {} ;; *) cat >/dev/null;'
+    """ echo "sbatch: unrecognized option '{}=4'" >&2;"""
+    """ echo 'Try "sbatch --help" for more information' >&2; exit 1 ;; esac"""
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "args", "part"),
+    [
+        ("20.11.7", "--segment=4", "came with Slurm 24.05, and this is Slurm 20.11"),
+        ("22.05.8", "--tres-per-task=gres/gpu:1", "came with Slurm 23.02"),
+        ("20.11.7", "--prefer=x", "came with Slurm 22.05"),
+    ],
+)
+def test_option_that_this_version_lacks_is_not_submitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, args: str, part: str
+) -> None:
+    body = (
+        f'case "$*" in *--version*) echo slurm {version} ;; *) touch {tmp_path}/submitted ;; esac'
+    )
+    fake(tmp_path, monkeypatch, "sbatch", body)
+    with pytest.raises(SettingsError, match=part):
+        client.submit("", Settings.from_args([TARGET, f"SLURM_ARGS={args}"]))
+    assert not (tmp_path / "submitted").exists()
+
+
+@pytest.mark.parametrize("version", ["24.05.0", "25.05.3-1.el9", "26.11", "unknown"])
+def test_option_of_this_or_an_unknown_version_is_submitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    body = f'case "$*" in *--version*) echo slurm {version} ;; *) cat >/dev/null; echo 17 ;; esac'
+    fake(tmp_path, monkeypatch, "sbatch", body)
+    assert client.submit("", Settings.from_args([TARGET, "SLURM_ARGS=--segment=4"])) == 17
+
+
+@pytest.mark.parametrize(
+    ("option", "error", "part"),
+    [
+        ("--consolidate", SettingsError, "--consolidate in SLURM_ARGS is not an option"),
+        ("--parsable", ClusterError, "lacks the option --parsable"),
+    ],
+)
+def test_option_that_sbatch_does_not_know_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    option: str,
+    error: type[QfleetError],
+    part: str,
+) -> None:
+    fake(tmp_path, monkeypatch, "sbatch", REFUSES.format("22.05.8", option))
+    with pytest.raises(error, match=part) as found:
+        client.submit("", Settings.from_args([TARGET, "SLURM_ARGS=--consolidate=4"]))
+    assert "22.05" in str(found.value)
+
+
+def test_option_that_squeue_does_not_know_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake(tmp_path, monkeypatch, "sbatch", "echo slurm 2.6.5")
+    stderr = "squeue: unrecognized option '--array'\nTry \"squeue --help\""
+    fake(tmp_path, monkeypatch, "squeue", f"echo {shlex.quote(stderr)} >&2; exit 1")
+    with pytest.raises(ClusterError, match="lacks the option --array"):
+        client.queued("qfleet-")
+
+
+def test_queue_is_that_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake(tmp_path, monkeypatch, "squeue", 'echo "1|qfleet-$1|RUNNING|0:01|n1"')
+    assert client.queued("qfleet-")[0][1] == f"qfleet---user={os.getuid()}"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("slurm 20.11.7\n", (20, 11)),
+        ("slurm-wlm 22.05.8", (22, 5)),
+        ("slurm 24.11.0-0rc1", (24, 11)),
+        ("slurm 25.05.3-1.el9", (25, 5)),
+        ("slurm 26.11", (26, 11)),
+        ("sbatch: fatal: Could not establish a configuration source", None),
+        ("slurm 2.6.5", None),
+        ("", None),
+    ],
+)
+def test_version_is_read_from_the_output_of_sbatch(
+    text: str, version: tuple[int, int] | None
+) -> None:
+    assert parse_version(text) == version
 
 
 def test_missing_sbatch_names_the_login_node(
