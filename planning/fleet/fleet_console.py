@@ -89,4 +89,4 @@ def print_published(console: Console) -> None:
             case.what, seconds, duration(case.predicted), each, f"{case.predicted_circuit:,.2g}"
         )
     console.print(table)
-    console.print("Source and discussion: docs/fleet.md.", highlight=False)
+    console.print("Source and discussion: docs/benchmarks.md.", highlight=False)

@@ -1,6 +1,6 @@
 """Published cases compared with the prediction of our model for the same hardware.
 
-The source gives times, not settings; nothing here is fitted to it. docs/fleet.md discusses the
+The source gives times, not settings; nothing here is fitted to it. docs/benchmarks.md discusses the
 table.
 """
 

@@ -1,6 +1,6 @@
 """Simulation of a training on any number of workers: stragglers, lost workers, checkpoints.
 
-The rules are those of qfleet (docs/fleet.md):
+The rules are those of qfleet (docs/planning.md):
     A step waits for its slowest worker and ends with one all-reduce.
     A lost worker ends the attempt; all workers restart `restart_seconds` later.
     A surviving chief keeps the last step boundary, which is the end of a TensorFlow call.
