@@ -54,7 +54,8 @@ FOLDERS = (
     "benchmarks|common|docs|examples|images|inference|infra|k8s|launch|planning|qfleet|requirements"
     "|tests|tools|training"
 )
-PATH = re.compile(rf"`((?:{FOLDERS})/[a-z0-9_./*-]*)`")
+# A file of an earlier commit is named with that commit.
+PATH = re.compile(rf"`((?:{FOLDERS})/[a-z0-9_./*-]*)`(?! of commit)")
 # Paths that a user or a command creates, and a label of Kubernetes.
 NOT_STORED = {"benchmarks/quick", "benchmarks/run.json", "infra/own.env", "qfleet/run"}
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -95,9 +96,8 @@ def _check_links(name: str) -> None:
         target, _, anchor = link["target"].partition("#")
         if ":" in target:
             continue
-        path = ROOT / (
-            posixpath.normpath(f"{posixpath.dirname(name)}/{target}") if target else name
-        )
+        file = posixpath.join(posixpath.dirname(name), target) if target else name
+        path = ROOT / posixpath.normpath(file)
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in _anchors(path)):
             log.warning(f"{name} links to '{link['target']}', which does not exist")
 
