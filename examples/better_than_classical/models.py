@@ -2,7 +2,7 @@
 
 Each factory receives the number of features and the settings, and returns a Keras model: angles
 [batch, features] in radians -> prediction [batch, 1], whose sign is the class. The circuits are
-those of the paper's benchmark; docs/better-than-classical.md lists what differs.
+those of the paper's benchmark; docs/model-study.md lists what differs.
 """
 
 import math

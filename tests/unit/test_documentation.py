@@ -19,7 +19,7 @@ NOT_RUN = ("qf.train(", "runs.load(")
         "custom-models.md",
         "keras.md",
         "numpy.md",
-        "robust-training.md",
+        "mitigation.md",
     ],
 )
 def test_documentation_python_blocks_run(page: str) -> None:
