@@ -60,10 +60,16 @@ def markdown_table(fields: Iterable[SettingField]) -> str:
         fields: Settings, and options of commands.
     """
     lines = ["| setting | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
+    anchors: set[str] = set()
     for title, members in by_title(fields).items():
         lines.append(f"| **{title}** | | | | |")
         for field in members:
-            cells = [f"`{field.variable}`", format_value(field.default)]
+            # Pages link to a setting as configuration.md#epochs; several commands may have it.
+            anchor = field.variable.lower()
+            target = "" if anchor in anchors else f'id="{anchor}" '
+            anchors.add(anchor)
+            name = f'<a {target}href="#{anchor}">`{field.variable}`</a>'
+            cells = [name, format_value(field.default)]
             cells += [describe_constraint(field), field.unit, field.description]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)

@@ -150,6 +150,13 @@ def test_every_group_has_a_docstring():
         assert group.__doc__ != group.__base__.__doc__
 
 
+def test_table_with_a_repeated_setting_has_one_anchor():
+    field = Settings.fields()["epochs"]
+    table = markdown_table([field, field])
+    assert table.count('id="epochs"') == 1
+    assert table.count('href="#epochs"') == 2
+
+
 def test_main_with_stale_table_refuses_it(tmp_path):
     file = tmp_path / "configuration.md"
     file.write_text(f"# Before\n{__main__.BEGIN}\nold\n{__main__.END}\nafter\n")
