@@ -100,7 +100,6 @@ def lost() -> str:
 BLOCKS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("README.md", "performance", performance),
     ("docs/benchmarks.md", "measurements", measurements),
-    ("docs/benchmarks.md", "lost cases", lost),
     ("docs/choosing-a-simulator.md", "scoreboard", scoreboard),
     ("docs/choosing-a-simulator.md", "lost cases", lost),
 )
