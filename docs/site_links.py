@@ -103,9 +103,10 @@ def _check_links(name: str) -> None:
 
 
 def _anchors(path: Path) -> set[str]:
-    """Return the anchors of the headings of a Markdown file."""
+    """Return the anchors of a Markdown file: those of its headings, and its own."""
     text = FENCE.sub("", path.read_text(encoding="utf-8"))
-    return {slugify(re.sub(r"<[^>]*>", "", one), "-") for one in HEADING.findall(text)}
+    headings = {slugify(re.sub(r"<[^>]*>", "", one), "-") for one in HEADING.findall(text)}
+    return headings | set(re.findall(r'<a id="([^"]+)"', text))
 
 
 def _repository_path(site_path: str) -> str:
