@@ -224,7 +224,7 @@ verify: docs audit ## check style, types, prose, commit messages, import rules, 
 .PHONY: docs
 docs: ## build the documentation in site/, with strict links
 	@$(no_settings)$(setup) $(dev)
-	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo 'Open site/index.html; for its search: .venv/bin/python -m http.server --directory site'
 
 .PHONY: wheel

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
-from common.settings.options import TensorBoardOptions
+from common.settings.options import CheckOptions, TensorBoardOptions
 from common.settings.programs import PROGRAMS
 from common.text import did_you_mean
 from launch.client_commands import COMMANDS, PROGRAM_OF_PART, ClientCommand
@@ -104,7 +104,8 @@ def _function(
         case "check":
             from launch.commands.check import check
 
-            return check
+            found = Settings.with_options(args, "cluster check", CheckOptions, is_client=True)[1]
+            return lambda settings: check(settings, probe=found.probe)
         case "status":
             from launch.commands.status import status
 

@@ -1,4 +1,4 @@
-"""Checks of what a training needs in a cluster, part by part. Nothing is created or changed."""
+"""Checks of what a training needs in a cluster, part by part. Only PROBE creates anything."""
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from launch import (
     job,
     manifests,
     ownership,
+    probe,
     queues,
     room,
 )
@@ -67,10 +68,19 @@ class ClusterCheck:
         cluster: The cluster, which answers.
         settings: The settings of the training.
         build: Its manifests.
+        runs_pod: Also run a pod (launch/probe.py).
     """
 
-    def __init__(self, cluster: KubeClient, settings: Settings, build: manifests.Build) -> None:
+    def __init__(
+        self,
+        cluster: KubeClient,
+        settings: Settings,
+        build: manifests.Build,
+        *,
+        runs_pod: bool = False,
+    ) -> None:
         self._cluster, self._settings, self._build = cluster, settings, build
+        self._runs_pod = runs_pod
         self._engine: Engine | None = None
         self._live: Object | None = None
 
@@ -90,6 +100,7 @@ class ClusterCheck:
             "quota": self._quota,
             "nodes": self._nodes,
             "storage": self._storage,
+            **({"pod": self._pod} if self._runs_pod else {}),
         }
         for name, check in checks.items():
             try:
@@ -289,6 +300,11 @@ class ClusterCheck:
         except (StorageError, StorageUnavailable) as error:
             return Finding(PartState.UNKNOWN, f"{error} (seen from this machine; pods may differ)")
         return Finding(PartState.OK, f"{location.storage} can be read from this machine")
+
+    def _pod(self) -> Finding:
+        if self._engine is None:
+            return _no_job()
+        return Finding(PartState.OK, probe.run(self._cluster, self._build))
 
 
 def _replicas(body: ReadObject) -> int:

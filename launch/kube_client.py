@@ -198,10 +198,12 @@ class KubeClient:
 
         Args:
             kind: Its kind, such as SelfSubjectAccessReview.
-            spec: The question.
+            spec: The question; empty for a kind without one.
         """
         served = self.kind(kind)
-        body = {"apiVersion": VERSIONS[kind], "kind": kind, "spec": dict(spec)}
+        body: Object = {"apiVersion": VERSIONS[kind], "kind": kind}
+        if spec:
+            body["spec"] = dict(spec)
         with self._translated("create", kind):
             return served.create(body=body).to_dict().get("status") or {}
 

@@ -116,7 +116,7 @@ class StartupMonitor:
         return self._readable(lambda: events_about_job(self._cluster, found))
 
     def _events(self, thing: ReadObject) -> list[Object]:
-        return self._readable(lambda: _events_about(self._cluster, thing))
+        return self._readable(lambda: events_about(self._cluster, thing))
 
     def _readable(self, read: Callable[[], list[Object]]) -> list[Object]:
         """Return events, the newest last; none where reading them is forbidden."""
@@ -135,9 +135,10 @@ def events_about_job(cluster: KubeClient, found: Object) -> list[Object]:
     if found["kind"] in BY_KIND and BY_KIND[found["kind"]].has_jobs:
         selector = job.pod_selector(found["kind"], found["metadata"]["name"])
         things += cluster.list("Job", selector)
-    about = [event for thing in things for event in _events_about(cluster, thing)]
+    about = [event for thing in things for event in events_about(cluster, thing)]
     return diagnosis.sort_events(about)
 
 
-def _events_about(cluster: KubeClient, thing: ReadObject) -> list[Object]:
+def events_about(cluster: KubeClient, thing: ReadObject) -> list[Object]:
+    """Return the events about an object."""
     return cluster.list("Event", fields=f"involvedObject.uid={thing['metadata']['uid']}")

@@ -125,6 +125,20 @@ class TensorBoardOptions(Options):
     ] = "127.0.0.1"
 
 
+class CheckOptions(Options):
+    """Options of `qfleet cluster check`: what it creates."""
+
+    title: ClassVar[str] = f"Options of {command('cluster check')}"
+
+    probe: Annotated[
+        bool,
+        Setting(
+            "run a pod that pulls the image and writes and deletes one object of STORAGE; the"
+            " account and the storage emulator of the overlay are created if they are missing"
+        ),
+    ] = False
+
+
 class FleetOptions(PricedOptions):
     """Options of `make fleet`: losses and step times of the simulated workers."""
 
@@ -203,6 +217,7 @@ OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
         "plan": PlanOptions,
         "fleet": FleetOptions,
         "tensorboard": TensorBoardOptions,
+        "cluster check": CheckOptions,
         "runs": RunsOptions,
     }
 )

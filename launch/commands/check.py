@@ -13,8 +13,12 @@ from launch.kube_client import KubeClient
 MARKS = {PartState.OK: "ok", PartState.MISSING: "--", PartState.UNKNOWN: "??"}
 
 
-def check(settings: Settings) -> int:
-    """Print a line for each part that a training needs; create nothing.
+def check(settings: Settings, *, probe: bool = False) -> int:
+    """Print a line for each part that a training needs; create nothing without `probe`.
+
+    Args:
+        settings: The settings of the training.
+        probe: Also run a pod; see launch/probe.py.
 
     Returns:
         0, or the exit code of ClusterError if something is missing.
@@ -29,7 +33,7 @@ def check(settings: Settings) -> int:
     cluster.check()
     console = ClientConsole()
     states = []
-    for name, finding in ClusterCheck(cluster, settings, build).parts():
+    for name, finding in ClusterCheck(cluster, settings, build, runs_pod=probe).parts():
         _print(console, name, finding)
         states.append(finding.state)
     if PartState.MISSING in states:

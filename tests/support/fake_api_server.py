@@ -1,7 +1,7 @@
 """An API server over HTTP that answers reads and reviews, for the real client and kubeconfig.
 
-It has objects, a user, and rights that the user lacks. It stores nothing: a request that would
-create or change an object is recorded and refused.
+It has objects, a user, and rights that the user lacks. A request that would create, change or
+delete an object is recorded, and refused unless `accepts_writes` is set.
 """
 
 import json
@@ -48,7 +48,9 @@ class FakeApiServer:
     Attributes:
         objects: Kind -> its objects.
         denied: (verb, resource) that the user lacks, also for reads.
-        writes: Methods and paths of requests that would have changed something.
+        writes: Paths of requests that would change something.
+        accepts_writes: Store and delete objects.
+        pod_status: The status that each stored pod gets.
     """
 
     user = "jane@lab"
@@ -58,6 +60,8 @@ class FakeApiServer:
         self.objects: dict[str, list[dict[str, Any]]] = {"Namespace": [named("lab")]}
         self.denied: set[tuple[str, str]] = set()
         self.writes: list[str] = []
+        self.accepts_writes = False
+        self.pod_status: dict[str, Any] = {}
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -72,9 +76,12 @@ class FakeApiServer:
                 self._answer(*server.post(self.path, body))
 
             def do_PATCH(self) -> None:
-                self._answer(*server.post(self.path, {}))
+                body = yaml.safe_load(self.rfile.read(int(self.headers["Content-Length"])))
+                self._answer(*server.apply(self.path, body))
 
-            do_DELETE = do_PUT = do_PATCH
+            def do_DELETE(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(*server.delete(self.path))
 
             def _answer(self, code: int, body: object) -> None:
                 data = json.dumps(body).encode()
@@ -158,6 +165,32 @@ class FakeApiServer:
                 return 201, {**body, "status": {"allowed": allowed}}
         self.writes.append(target)
         return 403, status(403, "read-only")
+
+    def apply(self, target: str, body: dict[str, Any]) -> tuple[int, object]:
+        """Store an object, which replaces one of its name."""
+        self.writes.append(urlsplit(target).path)
+        if not self.accepts_writes:
+            return 403, status(403, "read-only")
+        body["metadata"] |= {"uid": f"u{len(self.writes)}", "resourceVersion": "1"}
+        if body["kind"] == "Pod":
+            body["status"] = self.pod_status
+        self._remove(body["kind"], body["metadata"]["name"])
+        self.objects.setdefault(body["kind"], []).append(body)
+        return 200, body
+
+    def delete(self, target: str) -> tuple[int, object]:
+        """Delete an object."""
+        self.writes.append(urlsplit(target).path)
+        *_, resource, name = urlsplit(target).path.split("/")
+        kind = next(
+            one for kinds in self.served.values() for one in kinds if plural(one) == resource
+        )
+        self._remove(kind, name)
+        return 200, status(200, "")
+
+    def _remove(self, kind: str, name: str) -> None:
+        found = self.objects.get(kind, [])
+        self.objects[kind] = [one for one in found if one["metadata"]["name"] != name]
 
     def _groups(self) -> list[dict[str, Any]]:
         found = []

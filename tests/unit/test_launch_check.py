@@ -15,11 +15,13 @@ from kubernetes.config import kube_config
 from common import events
 from common.errors import ClusterError
 from common.settings import Settings
-from launch import controllers, objects, room
+from launch import controllers, manifests, objects, probe, room
 from launch.commands.check import check
 from launch.commands.status import status
 from launch.console import ClientConsole
+from launch.engines import ENGINES, TEMPLATE_KINDS
 from launch.kube_client import KubeClient
+from launch.pods import pod_specs
 from launch.room import Demand
 from launch.startup import StartupMonitor
 from tests.support.fake_api_server import (
@@ -73,9 +75,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiS
         yield it
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, tuple[str, str]]]:
+def run(
+    capsys: pytest.CaptureFixture[str], *words: str, probe: bool = False
+) -> tuple[int, dict[str, tuple[str, str]]]:
     """The exit code, and the mark and text of each part."""
-    code = check(Settings.from_args(["MODEL=qcnn", *words], "cluster check", is_client=True))
+    settings = Settings.from_args(["MODEL=qcnn", *words], "cluster check", is_client=True)
+    code = check(settings, probe=probe)
     lines = capsys.readouterr().out.splitlines()
     found = {line[4:16].strip(): (line[:2], line[16:]) for line in lines if line[2:4] == "  "}
     return code, found
@@ -349,6 +354,102 @@ def test_command_reports_a_mistake_in_one_sentence(
     assert part in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+# The pod of PROBE
+
+
+def ended(code: int, message: str = "") -> dict[str, Any]:
+    """The status of a pod that has ended."""
+    state = {"terminated": {"exitCode": code, "message": message, "reason": "Error"}}
+    found = {"name": "node", "state": state, "restartCount": 0}
+    phase = "Failed" if code else "Succeeded"
+    return {"phase": phase, "containerStatuses": [{**found, "name": "tensorflow"}]}
+
+
+def waits(reason: str, message: str) -> dict[str, Any]:
+    """The status of a pod whose container waits."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": "tensorflow", "state": state}]}
+
+
+@pytest.mark.parametrize(
+    ("state", "mark", "text"),
+    [
+        (ended(0), "ok", "wrote to STORAGE"),
+        (ended(2, "bucket b does not exist"), "--", "bucket b does not exist"),
+        (waits("ErrImagePull", "not found"), "--", "can't pull its image"),
+        (waits("InvalidImageName", ""), "--", "not a valid image name"),
+    ],
+)
+def test_probe_reports_the_pod_and_deletes_it(
+    server: FakeApiServer,
+    capsys: pytest.CaptureFixture[str],
+    state: dict[str, Any],
+    mark: str,
+    text: str,
+) -> None:
+    server.accepts_writes, server.pod_status = True, state
+    code, found = run(capsys, probe=True)
+    assert code == (0 if mark == "ok" else ClusterError.exit_code)
+    assert found["pod"][0] == mark
+    assert text in found["pod"][1]
+    assert server.objects["Pod"] == []
+    names = [one["metadata"]["name"] for one in server.objects["NetworkPolicy"]]
+    assert not [name for name in names if "probe" in name]
+    assert "JobSet" not in server.objects  # no job of the run
+    assert any("/pods/qfleet-probe-" in path for path in server.writes)
+
+
+def test_probe_without_rights_is_unknown(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = run(capsys, probe=True)
+    assert code == 0
+    assert found["pod"][0] == "??"
+
+
+@pytest.mark.parametrize("api", ENGINES)
+def test_probe_has_the_workers_pod_without_their_run(api: str) -> None:
+    settings = Settings.from_args(["MODEL=qcnn", f"JOB_API={api}", "MEMORY=9Gi"])
+    build = manifests.build(settings)
+    made = probe.pod(build, "qfleet-probe-1")
+    (worker,) = (one for one in build.objects if one["kind"] in TEMPLATE_KINDS)
+    (expected,), (container,) = pod_specs(worker), made["spec"]["containers"]
+    assert container["image"] == expected["containers"][0]["image"]
+    assert container["resources"]["limits"]["memory"] == "9Gi"
+    assert made["spec"]["serviceAccountName"] == expected["serviceAccountName"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env["QFLEET_STORAGE"] == build.storage.storage
+    assert env["STORAGE_EMULATOR_HOST"] == build.storage.emulator
+    assert "envFrom" not in container
+    policy = probe.policy(build, "qfleet-probe-1")
+    assert policy["spec"]["podSelector"]["matchLabels"] == made["metadata"]["labels"]
+    assert policy["spec"]["egress"]
+
+
+def test_probe_program_writes_reads_and_deletes_an_object(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("kept")
+    done = subprocess.run(
+        [sys.executable, "-m", "common.storage.probe"],
+        cwd=ROOT, capture_output=True, text=True, timeout=seconds(60),
+        env={"PATH": "/usr/bin:/bin", "QFLEET_STORAGE": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "was written, read and deleted" in done.stdout
+    assert [one.name for one in tmp_path.iterdir()] == ["other"]
+
+
+def test_probe_program_of_a_refused_storage_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "common.storage.probe"],
+        cwd=ROOT, capture_output=True, text=True, timeout=seconds(60),
+        env={"PATH": "/usr/bin:/bin", "QFLEET_STORAGE": str(tmp_path / "file")},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "STORAGE" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 # Room
