@@ -9,8 +9,9 @@ import sympy
 
 import qfleet
 
-if os.environ.get("QFLEET_TEST_DEVICE", "host") == "host":
-    pytest.skip("needs a GPU", allow_module_level=True)
+pytestmark = pytest.mark.skipif(
+    os.environ.get("QFLEET_TEST_DEVICE", "host") == "host", reason="there is no GPU"
+)
 
 INPUTS, PARAMETERS = ("x0", "x1"), ("p0", "p1", "p2")
 POINT = np.array([[0.3, -0.8], [1.1, 0.4], [-0.6, 0.2]]), np.array([0.7, -0.2, 0.4])
