@@ -13,26 +13,29 @@ from tests.support.tls_server import TlsServer, tls_server, write_certificates
 from training.callbacks import trainjob_status
 from training.callbacks.reporter import ProgressReporter
 from training.callbacks.trainjob_status import (
-    AUTHORITY,
-    TOKEN,
-    URL,
+    PREFIXES,
+    VARIABLES,
     StatusServer,
     TrainJobStatus,
     open_status,
 )
 
+URL, AUTHORITY, TOKEN = (f"{PREFIXES[0]}_{name}" for name in VARIABLES)
 SECRET = "eyJhbGciOi.J9.c2lnbmF0dXJl"
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/lab/trainjobs/qfleet-qcnn/status"
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsServer]:
+def server(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TlsServer]:
     """A server, and the variables that Trainer sets for it."""
     (tmp_path / "token").write_text(f"{SECRET}\n")
     with tls_server(tmp_path) as it:
-        monkeypatch.setenv(URL, it.url + PATH)
-        monkeypatch.setenv(AUTHORITY, str(it.authority))
-        monkeypatch.setenv(TOKEN, str(tmp_path / "token"))
+        prefix = getattr(request, "param", PREFIXES[0])
+        values = it.url + PATH, str(it.authority), str(tmp_path / "token")
+        for name, value in zip(VARIABLES, values, strict=True):
+            monkeypatch.setenv(f"{prefix}_{name}", value)
         yield it
 
 
@@ -49,6 +52,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
+@pytest.mark.parametrize("server", PREFIXES, indirect=True)
 def test_status_is_posted_as_the_controller_reads_it(server: TlsServer) -> None:
     with open_status(is_chief=True) as status:
         status.report(42, 100, {"mse": 0.25, "x" * 99: 1 / 3, "val_mse": float("nan")})

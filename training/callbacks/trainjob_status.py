@@ -23,11 +23,11 @@ from urllib.parse import SplitResult, urlsplit
 
 log = logging.getLogger("qfleet")
 
-URL = "KUBEFLOW_TRAINER_SERVER_URL"
-AUTHORITY = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
-"""Variable with the path of the certificates that the server's is checked by."""
-TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105
-"""Variable with the path of the token, which the kubelet replaces before it expires."""
+PREFIXES = ("KUBEFLOW_TRAINER_SERVER", "KUBEFLOW_TRAINER_STATUS")
+"""Of the variables: of releases, and of the proposal's first form."""
+VARIABLES = ("URL", "CA_CERT", "TOKEN")
+"""After a prefix: the address, the path of the certificates that the server's is checked by, and
+that of the token, which the kubelet replaces before it expires."""
 
 INTERVAL_SECONDS = 5.0
 """Shortest interval between two posts; Kubeflow's own client has the same."""
@@ -65,16 +65,20 @@ class StatusServer:
     @classmethod
     def from_environment(cls) -> "StatusServer | None":
         """Return the address; None without one, or with one that is not safe to use."""
-        text = os.environ.get(URL, "")
-        if not text:
+        found = (prefix for prefix in PREFIXES if os.environ.get(f"{prefix}_URL"))
+        prefix = next(found, None)
+        if prefix is None:
             return None
-        url, files = urlsplit(text), [os.environ.get(name, "") for name in (AUTHORITY, TOKEN)]
+        address, *others = (f"{prefix}_{name}" for name in VARIABLES)
+        url, files = urlsplit(os.environ[address]), [os.environ.get(name, "") for name in others]
         if url.scheme != "https" or not url.hostname or "@" in url.netloc:
-            log.warning(f"the TrainJob's status is not updated: {URL} is not an https:// address")
+            log.warning(
+                f"the TrainJob's status is not updated: {address} is not an https:// address"
+            )
             return None
         if not all(files):
             log.warning(
-                f"the TrainJob's status is not updated: {URL} needs {AUTHORITY} and {TOKEN}"
+                f"the TrainJob's status is not updated: {address} needs {' and '.join(others)}"
             )
             return None
         return cls(url, *map(Path, files))
