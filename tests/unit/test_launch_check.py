@@ -1,6 +1,7 @@
 """`launch check`: the real client against an API server that answers, and the comparisons."""
 
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,16 @@ pytestmark = pytest.mark.skipif(
 
 ROOMY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 READY = [{"type": "Ready", "status": "True"}]
+
+
+@pytest.fixture(autouse=True)
+def levels() -> Iterator[None]:
+    """Restore the levels of loggers that a client changes in its process."""
+    loggers = [logging.getLogger(name) for name in (None, "urllib3", "kubernetes")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, file: Path, url: str) -> None:
