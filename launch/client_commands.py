@@ -47,7 +47,9 @@ COMMANDS: Mapping[str, ClientCommand] = MappingProxyType(
             "delete training, inference or tensorboard from the cluster", "PART [RUN]"
         ),
         "render": ClientCommand(
-            "print the manifests of training, inference or tensorboard", "[PART]"
+            "print the manifests of training, inference or tensorboard, with the settings of"
+            " `train`, `infer` or `tensorboard`",
+            "[PART]",
         ),
     }
 )
