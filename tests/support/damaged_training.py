@@ -53,7 +53,7 @@ def open_damaged_trainer(context) -> Iterator[object]:
 
     with open_trainer(context) as trainer:
         callbacks = trainer._callbacks
-        trainer._callbacks = lambda epoch: [Damage(), *callbacks(epoch)]
+        trainer._callbacks = lambda *arguments: [Damage(), *callbacks(*arguments)]
         yield trainer
 
 
