@@ -4,13 +4,9 @@ QFLEET_TEST_DEVICE names the device: "host" unless set, or "cuda" on a machine w
 tests need no framework and no hypothesis.
 """
 
-import os
 import pickle
-import subprocess
-import sys
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import cirq
@@ -19,10 +15,9 @@ import pytest
 import sympy
 
 import qfleet
+from tests.support.device_library import DEVICE, build_device_library
 from tests.support.random_circuits import INPUTS, PARAMETERS, draw_case
 
-ROOT = Path(__file__).parents[2]
-DEVICE = os.environ.get("QFLEET_TEST_DEVICE", "host")
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 HVP_TOLERANCE = {"complex64": 3e-5, "complex128": 1e-12}
 NARROW, WIDE = tuple(range(1, 8)), tuple(range(8, 15))
@@ -32,13 +27,7 @@ DIRECTIONS = ((3, "both"), (1, "inputs"), (17, "parameters"))  # batches and tan
 POINT = np.array([[0.3, -0.8, 1.1]]), np.array([0.7, -0.2, 0.4, -1.3])
 
 
-@pytest.fixture(scope="session", autouse=True)
-def device_library() -> None:
-    """Build the library of the device."""
-    option = ["--host"] if DEVICE == "host" else []
-    command = [sys.executable, "-m", "qfleet.native.cuda", *option]
-    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+device_library = pytest.fixture(build_device_library, scope="session", autouse=True)
 
 
 def draw_circuit(width: int, seed: int) -> tuple[cirq.Circuit, list[cirq.PauliSum]]:

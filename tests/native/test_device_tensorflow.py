@@ -3,9 +3,6 @@
 QFLEET_TEST_DEVICE names the device, as for test_device_engine.py.
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +13,13 @@ import sympy
 
 import qfleet
 from qfleet.engine import devices
+from tests.support.device_library import DEVICE, build_device_library
 
 if TYPE_CHECKING:
     from qfleet.tensorflow.layers import CircuitLayer
 
 tensorflow = pytest.importorskip("tensorflow", exc_type=ImportError)
 
-ROOT = Path(__file__).parents[2]
-DEVICE = os.environ.get("QFLEET_TEST_DEVICE", "host")
 TOLERANCE = 1e-5  # of complex64
 QUBITS = cirq.LineQubit.range(3)
 A, B, C = QUBITS
@@ -42,13 +38,7 @@ ANGLES = np.array([0.7, -0.4], np.float32)
 WEIGHTS = np.array([[1, -2], [0.5, 1], [3, 0.25]], np.float32)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def device_library() -> None:
-    """Build the library of the device."""
-    option = ["--host"] if DEVICE == "host" else []
-    command = [sys.executable, "-m", "qfleet.native.cuda", *option]
-    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+device_library = pytest.fixture(build_device_library, scope="module", autouse=True)
 
 
 @pytest.fixture

@@ -4,9 +4,6 @@ QFLEET_TEST_DEVICE names the device, as for test_device_engine.py.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +12,11 @@ import pytest
 
 from common.settings import Settings
 from qfleet.engine import device_choice, devices, gpus
-from tests.support.training_processes import ROOT, distance, inference_output, training_processes
+from tests.support.device_library import DEVICE, build_device_library
+from tests.support.training_processes import distance, inference_output, training_processes
 
 pytest.importorskip("tensorflow", exc_type=ImportError)
 
-DEVICE = os.environ.get("QFLEET_TEST_DEVICE", "host")
 TOLERANCE = 1e-4  # of trained weights, after 6 steps
 SMALL = (
     *("QUBITS=4", "WORKERS=2", "EPOCHS=3", "INITIALIZATIONS=1", "BATCH=16", "RUN=r"),
@@ -29,13 +26,7 @@ SMALL = (
 start = pytest.fixture(training_processes)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def device_library() -> None:
-    """Build the library of the device."""
-    option = ["--host"] if DEVICE == "host" else []
-    command = [sys.executable, "-m", "qfleet.native.cuda", *option]
-    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+device_library = pytest.fixture(build_device_library, scope="module", autouse=True)
 
 
 def test_training_on_a_device_equals_that_on_the_cpu(start: Callable, tmp_path: Path) -> None:
