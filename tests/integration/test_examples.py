@@ -97,6 +97,7 @@ def test_published_benchmark_compares_with_baselines(checkout: Path) -> None:
     assert sorted(rows) == [(model, seed) for model in sorted(models) for seed in "01"]
 
 
+@pytest.mark.nightly  # a killed worker of the installed command ends so too
 def test_kill_and_resume_ends_with_equal_weights(checkout: Path) -> None:
     # The exit status is 0 only if a worker was killed and the weights are bit-identical.
     run_example(checkout, sys.executable, "examples/kill_and_resume.py")

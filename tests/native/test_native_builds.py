@@ -29,7 +29,7 @@ def build_tests(folder: Path, **options: str) -> Path:
         folder: Build folder.
         options: CMake variables.
     """
-    options = {"QFLEET_TESTS": "ON", "CMAKE_BUILD_TYPE": "None", "CMAKE_CXX_FLAGS": "-O1"} | options
+    options = {"QFLEET_TESTS": "ON", "CMAKE_BUILD_TYPE": "None", "CMAKE_CXX_FLAGS": "-Og"} | options
     settings = [f"-D{name}={value}" for name, value in options.items()]
     run("cmake", "-S", libraries.SOURCE_DIR, "-B", folder, "-G", "Ninja", *settings)
     run("cmake", "--build", folder, "--target", "core_tests")

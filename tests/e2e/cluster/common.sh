@@ -58,7 +58,7 @@ step() {
   status=$?
   set -e
   if ((status)); then
-    tail -n 20 "$log" >&2
+    tail -n 40 "$log" >&2
     fail "$1 failed: see $log and $state/logs"
   fi
   printf '%-24s %6.1f s\n' "$1" "$(((${EPOCHREALTIME/./} - began) / 1000))e-3"

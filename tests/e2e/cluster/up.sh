@@ -100,7 +100,12 @@ apply_kueue() {
   apply_controller kueue kueue "$folder/default" -c 'USER 65532:65532'
 }
 
-ready() { kubectl -n "$1" rollout status "deployment/$2" --timeout="$3"; } # ready NAMESPACE DEPLOYMENT TIMEOUT
+ready() { # ready NAMESPACE DEPLOYMENT TIMEOUT
+  kubectl -n "$1" rollout status "deployment/$2" --timeout="$3" && return
+  kubectl -n "$1" get pods,events # to be read here: with_cluster.sh deletes the cluster with its logs
+  kubectl -n "$1" logs --tail=10 "deployment/$2"
+  return 1
+}
 
 began=$SECONDS
 ((EUID == 0)) || fail "containers are started by root: run it as root"
