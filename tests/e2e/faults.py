@@ -74,7 +74,7 @@ def restarted(job: Job, since: datetime, before: int) -> float:
                     return (moment - since).total_seconds()
         return 0
 
-    return until(first, 150, f"another attempt of {job.name}")
+    return until(first, 150, f"another attempt of {job.name}", pause=1)
 
 
 def delete(job: Job, rank: int) -> None:

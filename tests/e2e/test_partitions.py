@@ -47,7 +47,9 @@ def continues(job: Job, since: datetime) -> float:
                 return (moment - since).total_seconds()
         return 0
 
-    return float(until(logged, limit[0] + 30, f"an epoch of {job.name} after the partition"))
+    return float(
+        until(logged, limit[0] + 30, f"an epoch of {job.name} after the partition", pause=1)
+    )
 
 
 @pytest.mark.nightly
