@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Self, TypeVar
 
-from qfleet.argument_checks import instance
+from qfleet.argument_checks import TEXT, instance, items, shown
 from qfleet.errors import NoiseError
 from qfleet.noise_rates import MAX_ANGLE, MAX_READOUT_ERROR
 
@@ -41,6 +41,9 @@ Pair = tuple[str, str]
 
 Values = Mapping[str, object]
 
+_VALUES = instance(Mapping, "a mapping of names to values")
+_NAMES = items(TEXT, "a sequence of names of qubits")
+
 
 @dataclass(frozen=True)
 class _Rates:
@@ -50,10 +53,14 @@ class _Rates:
         for one in fields(self):
             low, most = _BOUNDS[one.name]
             value = getattr(self, one.name)
-            if not low <= value <= most:
+            try:
+                found = math.nan if isinstance(value, str | bytes | bool) else float(value)
+            except (TypeError, ValueError, OverflowError):
+                found = math.nan
+            if not low <= found <= most:
+                text = shown(value) if math.isnan(found) else f"{found:.15g}"
                 raise NoiseError(
-                    f"{one.name} {value:.15g} is out of range: use a number from {low:g} to"
-                    f" {most:g}"
+                    f"{one.name} {text} is out of range: use a number from {low:g} to {most:g}"
                 )
 
     @classmethod
@@ -62,12 +69,14 @@ class _Rates:
 
         Raises:
             NoiseError: A name is unknown, or a value is not a number, or out of range.
+            ArgumentError: `values` is not a mapping.
         """
+        _VALUES(values, "values")
         known = [one.name for one in fields(cls)]
         numbers: dict[str, float] = {}
         for name, value in values.items():
             if name not in known:
-                raise NoiseError(f"{name} is unknown: use {', '.join(known)}")
+                raise NoiseError(f"{str(name)[:40]} is unknown: use {', '.join(known)}")
             try:
                 numbers[name] = float(value)  # type: ignore[arg-type]
             except (TypeError, ValueError):
@@ -153,19 +162,27 @@ class Calibration:
     KEYS: ClassVar = ("name", "date", "source", "gate", "pulse", "qubits", "pairs")
 
     def __post_init__(self) -> None:
+        TEXT(self.name, "name")
         if not re.fullmatch(NAME, self.name, re.ASCII):
             raise NoiseError(
                 f"the name of the device is {self.name[:60]!r}: use letters, digits, '_', '-', '.'"
             )
         for key, value, allowed in (("gate", self.gate, GATES), ("pulse", self.pulse, PULSES)):
-            if value not in allowed:
+            if TEXT(value, key) not in allowed:
                 raise NoiseError(f"{key} is {value[:40]!r}: use {' or '.join(allowed)}")
+        _require_entries(self.qubits, "qubits", QubitCalibration)
+        _require_entries(self.pairs, "pairs", PairCalibration)
         if not 1 <= len(self.qubits) <= MAX_QUBITS:
             raise NoiseError(f"there are {len(self.qubits)} qubits: use 1 to {MAX_QUBITS:,}")
         for one in self.qubits:
-            if not _QUBIT.fullmatch(one):
-                raise NoiseError(f"{one[:40]!r} is not a qubit: write a number, or row_column")
+            if not isinstance(one, str) or not _QUBIT.fullmatch(one):
+                raise NoiseError(f"{str(one)[:40]!r} is not a qubit: write a number, or row_column")
         for pair in self.pairs:
+            if not isinstance(pair, tuple) or [*map(type, pair)] != [str, str]:
+                raise NoiseError(
+                    f"{shown(pair)} in pairs is not a pair: pass the names of two qubits, such as"
+                    " ('0', '1')"
+                )
             if pair != ordered(*pair) or pair[0] == pair[1] or not self.qubits.keys() >= {*pair}:
                 raise NoiseError(
                     f"{'-'.join(pair)[:40]} is not a pair of two qubits of the device, the lower"
@@ -187,8 +204,10 @@ class Calibration:
 
         Raises:
             NoiseError: Something is missing, unknown or out of range.
+            ArgumentError: `values` is not a mapping.
         """
-        if unknown := values.keys() - {*cls.KEYS}:
+        _VALUES(values, "values")
+        if unknown := {*map(str, values)} - {*cls.KEYS}:
             raise NoiseError(f"{min(unknown)[:40]} is unknown: use {', '.join(cls.KEYS)}")
         for key in ("name", "gate", "pulse", "qubits"):
             if key not in values:
@@ -213,8 +232,9 @@ class Calibration:
 
         Raises:
             NoiseError: It is no such text.
+            ArgumentError: It is no text.
         """
-        found = _INLINE.fullmatch(text)
+        found = _INLINE.fullmatch(TEXT(text, "text"))
         if not found:
             raise NoiseError("the calibration is not a text that qfleet wrote")
         name, gate, pulse, items = found.groups()
@@ -240,8 +260,19 @@ class Calibration:
         return ";".join([f"{INLINE}{self.name}:{self.gate}:{self.pulse}", *items])
 
     def part(self, names: Collection[str]) -> "Calibration":
-        """Return some qubits, and the pairs of them, in order."""
-        kept = sorted(set(names), key=qubit_order)
+        """Return some qubits, and the pairs of them, in order.
+
+        Raises:
+            ArgumentError: `names` is not a sequence of names.
+            NoiseError: There is no qubit of a name.
+        """
+        kept = sorted(set(_NAMES(names, "names")), key=qubit_order)
+        for one in kept:
+            if one not in self.qubits:
+                raise NoiseError(
+                    f"names has {one[:40]!r}, but {self.name} has no such qubit: pass some of its"
+                    f" {len(self.qubits)} qubits, such as {next(iter(self.qubits))!r}"
+                )
         pairs = sorted(
             (pair for pair in self.pairs if {*pair} <= {*kept}),
             key=lambda pair: (qubit_order(pair[0]), qubit_order(pair[1])),
@@ -272,6 +303,14 @@ def qubit_order(name: str) -> tuple[int, ...]:
 def ordered(first: str, second: str) -> Pair:
     """Return two qubits in order."""
     return (first, second) if qubit_order(first) <= qubit_order(second) else (second, first)
+
+
+def _require_entries(entries: object, name: str, kind: type[_Rates]) -> None:
+    """Check that all values of a mapping are of one type."""
+    wanted = f"a mapping to {kind.__name__}"
+    each = instance(kind, f"a {kind.__name__}")
+    for key, one in instance(Mapping, wanted)(entries, name).items():
+        each(one, f"{name}[{shown(key)}]")
 
 
 def _items(values: Values, key: str) -> list[tuple[str, Values]]:

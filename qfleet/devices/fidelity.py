@@ -18,9 +18,8 @@ from qfleet.argument_checks import checked
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.devices.calibration import Calibration
-from qfleet.devices.noise import depolarizing, gate_rates
-from qfleet.devices.routing import qubit_name
-from qfleet.errors import ArgumentError
+from qfleet.devices.noise import depolarizing, gate_rates, qubit_rates
+from qfleet.errors import ArgumentError, NoiseError
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -41,6 +40,7 @@ def predict_fidelity(circuit: cirq.AbstractCircuit, calibration: Calibration) ->
 
     Raises:
         ArgumentError: The circuit has free symbols, or an argument has the wrong type.
+        NoiseError: The circuit is not mapped to the device: it has another gate or qubit.
     """
     if names := parameter_names(circuit):
         raise ArgumentError(f"the circuit has the free symbol {min(names)}: resolve its parameters")
@@ -79,6 +79,10 @@ class _Computed(dict[_Key, _Value]):
 _Bloch = tuple[float, float, float]
 
 
+_TURNS = (cirq.XPowGate, cirq.ZPowGate, cirq.PhasedXPowGate)
+_INTERACTIONS = (cirq.CZPowGate, cirq.ISwapPowGate)
+
+
 class _Estimate:
     """The state of an estimate: times, Bloch vectors, and the fidelity so far."""
 
@@ -95,10 +99,15 @@ class _Estimate:
         for moment in circuit:
             for operation in moment.operations:
                 qubits, gate = operation.qubits, operation.gate
-                if len(qubits) == 2:
+                if isinstance(gate, _TURNS):
+                    turn(qubits, gate)
+                elif isinstance(gate, _INTERACTIONS):
                     interact(qubits, gate)
                 else:
-                    turn(qubits, gate)
+                    raise NoiseError(
+                        f"{str(operation)[:80]} is no gate of {self._calibration.name}: map the"
+                        " circuit with map_to_device first"
+                    )
         end = max(self._free.values(), default=0.0)
         for qubit in self._free:
             self._wait(qubit, end)
@@ -157,7 +166,7 @@ class _Estimate:
 
     def _relax(self, qubit: cirq.Qid, duration: float) -> None:
         """Multiply by the fidelity of relaxation for some nanoseconds."""
-        rates = self._calibration.qubits[qubit_name(qubit)]
+        rates = qubit_rates(self._calibration, qubit)
         x, y, z = self._bloch.get(qubit, (0.0, 0.0, 1.0))
         time = duration * _NANOSECONDS
         kept = math.exp(-time / rates.t1)
@@ -170,7 +179,7 @@ class _Estimate:
     def _gate(self, qubits: tuple[cirq.Qid, ...]) -> tuple[float, float, float]:
         """Return duration, share of white noise, and probability of a coherent error."""
         rates, angle = gate_rates(self._calibration, qubits)
-        named = [self._calibration.qubits[qubit_name(qubit)] for qubit in qubits]
+        named = [qubit_rates(self._calibration, qubit) for qubit in qubits]
         times = tuple((one.t1, one.t2) for one in named)
         share = depolarizing(rates.error, rates.duration, times) / (1 - 0.25 ** len(qubits))
         return rates.duration, share, math.sin(angle / 2) ** 2

@@ -7,11 +7,12 @@ import cirq
 
 from qfleet.argument_checks import checked, optional
 from qfleet.circuit_checks import CIRCUIT, QUBITS
+from qfleet.circuit_checks import qubit as checked_qubit
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.native_gates import to_native_gates, to_two_qubit_gates
 from qfleet.devices.routing import route
 from qfleet.engine.arguments import checked_observables
-from qfleet.errors import NoiseError
+from qfleet.errors import ArgumentError, NoiseError
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,18 @@ def map_to_device(
         qubits: All qubits in order; by default those of the circuit and the observables, sorted.
 
     Raises:
-        ArgumentError: An argument has the wrong type; the message names it.
+        ArgumentError: An argument has the wrong type, or `qubits` lacks one or has one twice; the
+            message names it.
+        CircuitError: The circuit has a qudit.
         NoiseError: The device is too small, or a gate can't be compiled to its gates.
     """
     sums = checked_observables(observables)
+    used = sorted(circuit.all_qubits().union(*(one.qubits for one in sums)))
+    for one in used:
+        checked_qubit(one, "a qubit of circuit")
     if qubits is None:
-        measured = {qubit for one in sums for qubit in one.qubits}
-        qubits = sorted(circuit.all_qubits() | measured)
+        qubits = used
+    _require_all(used, qubits)
     if not qubits:
         raise NoiseError("the circuit and its observables have no qubits")
     routed = route(to_two_qubit_gates(circuit), calibration, qubits)
@@ -61,3 +67,16 @@ def map_to_device(
         for one in sums
     )
     return MappedCircuit(native, moved, routed.line)
+
+
+def _require_all(used: Sequence[cirq.Qid], qubits: Sequence[cirq.Qid]) -> None:
+    """Check that all qubits are listed, once each."""
+    listed = set(qubits)
+    if len(listed) < len(qubits):
+        twice = next(one for one in qubits if list(qubits).count(one) > 1)
+        raise ArgumentError(f"qubits has {twice} more than once: list each qubit once")
+    for one in used:
+        if one not in listed:
+            raise ArgumentError(
+                f"qubits lacks {one}, which the circuit or an observable uses: add it"
+            )

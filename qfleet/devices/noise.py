@@ -46,6 +46,7 @@ def add_device_noise(
 
     Raises:
         ArgumentError: An argument has the wrong type; the message names it.
+        NoiseError: The device has no such gate or qubit, so the circuit is not mapped to it.
     """
     schedule = _Schedule(calibration)
     operations: list[cirq.Operation] = []
@@ -55,7 +56,7 @@ def add_device_noise(
     operations += schedule.wait_for_all(letters)
     for qubit, read in sorted(letters.items()):
         for _ in range(readings):
-            operations += _readout(calibration.qubits[qubit_name(qubit)], qubit, read)
+            operations += _readout(qubit_rates(calibration, qubit), qubit, read)
     return cirq.Circuit(operations)
 
 
@@ -82,10 +83,10 @@ class _Schedule:
         if isinstance(gate, cirq.ZPowGate):
             yield operation
             return
+        rates, angle = gate_rates(self._calibration, qubits)
         start = max(self._free.get(qubit, 0.0) for qubit in qubits)
         yield from self._wait(qubits, start)
         yield operation
-        rates, angle = gate_rates(self._calibration, qubits)
         if angle and len(qubits) == 1:
             # About the axis of the pulse.
             phase = getattr(gate, "phase_exponent", 0.0)
@@ -110,26 +111,45 @@ class _Schedule:
             yield from (one(qubit) for one in relaxation(idle, *self._times(qubit)))
 
     def _times(self, qubit: cirq.Qid) -> tuple[float, float]:
-        rates = self._calibration.qubits[qubit_name(qubit)]
+        rates = qubit_rates(self._calibration, qubit)
         return rates.t1, rates.t2
 
 
 def gate_rates(
     calibration: Calibration, qubits: tuple[cirq.Qid, ...]
 ) -> tuple[QubitCalibration | PairCalibration, float]:
-    """Return the rates of a gate on one or two qubits, and the angle of its coherent error."""
+    """Return the rates of a gate on one or two qubits, and the angle of its coherent error.
+
+    Raises:
+        NoiseError: The device has no gate on these qubits.
+    """
+    if len(qubits) == 1:
+        rates = qubit_rates(calibration, *qubits)
+        return rates, rates.over_rotation
     names = [qubit_name(qubit) for qubit in qubits]
-    try:
-        if len(names) == 1:
-            qubit = calibration.qubits[names[0]]
-            return qubit, qubit.over_rotation
-        pair = calibration.pairs[ordered(*names)]
-    except KeyError:
-        raise NoiseError(
-            f"{calibration.name} has no gate on {' and '.join(names)}: map the circuit with"
-            " map_to_device first"
-        ) from None
+    pair = calibration.pairs.get(ordered(*names)) if len(names) == 2 else None
+    if pair is None:
+        raise _not_mapped(calibration, " and ".join(names))
     return pair, pair.crosstalk
+
+
+def qubit_rates(calibration: Calibration, qubit: cirq.Qid) -> QubitCalibration:
+    """Return the rates of a qubit.
+
+    Raises:
+        NoiseError: The device has no such qubit.
+    """
+    found = calibration.qubits.get(qubit_name(qubit))
+    if found is None:
+        raise _not_mapped(calibration, qubit_name(qubit))
+    return found
+
+
+def _not_mapped(calibration: Calibration, place: str) -> NoiseError:
+    return NoiseError(
+        f"{calibration.name} has no gate on {place or 'no qubit'}: map the circuit with"
+        " map_to_device first"
+    )
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -32,8 +32,10 @@ def device_qubit(name: str) -> cirq.Qid:
 
 
 def qubit_name(qubit: cirq.Qid) -> str:
-    """Return the name of a qubit in a calibration."""
-    return f"{qubit.row}_{qubit.col}" if isinstance(qubit, cirq.GridQubit) else str(qubit.x)
+    """Return the name of a qubit in a calibration; that of a qubit of no device names none."""
+    if isinstance(qubit, cirq.GridQubit):
+        return f"{qubit.row}_{qubit.col}"
+    return str(qubit.x) if isinstance(qubit, cirq.LineQubit) else str(qubit)
 
 
 def route(

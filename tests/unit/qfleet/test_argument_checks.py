@@ -55,6 +55,7 @@ SAMPLED = qfleet.SampledForward(
 SUMS = [2 * cirq.Z(A) + cirq.X(B)]
 PAIRS = {("0", "1"): PairCalibration()}
 DEVICE = Calibration("d", "cz", "sx", {"0": QubitCalibration(), "1": QubitCalibration()}, PAIRS)
+QUBIT_RATES = dict.fromkeys(("error", "duration", "p01", "p10", "over_rotation"), 0.1)
 MAPPED = map_to_device(CIRCUIT, DEVICE, SUMS)
 ROWS, SHARED = np.zeros((3, 1)), np.zeros(1)
 POINT = {"inputs": ROWS, "parameters": SHARED}
@@ -140,6 +141,16 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         predict_fidelity,
         {"circuit": cirq.Circuit(cirq.rx(0.1)(A)), "calibration": DEVICE},
     ),
+    "Calibration": (
+        Calibration,
+        {"name": "d", "gate": "cz", "pulse": "sx", "qubits": DEVICE.qubits, "pairs": PAIRS},
+    ),
+    "QubitCalibration": (QubitCalibration, dict.fromkeys(("t1", "t2"), 1.0) | QUBIT_RATES),
+    "PairCalibration": (PairCalibration, {"error": 0.1, "duration": 1.0, "crosstalk": 0.1}),
+    "calibration_of_values": (Calibration.from_values, {"values": {}}),
+    "qubit_of_values": (QubitCalibration.from_values, {"values": {}}),
+    "calibration_of_text": (Calibration.from_text, {"text": str(DEVICE)}),
+    "part": (DEVICE.part, {"names": ["0"]}),
     "coherent": (
         with_coherent_errors,
         {"calibration": DEVICE, "seed": 1, "over_rotation": 0.05, "crosstalk": 0.01},

@@ -228,3 +228,42 @@ def test_phase_is_dropped_and_mistakes_are_one_sentence() -> None:
         map_to_device(cirq.Circuit(), device)
     with pytest.raises(NoiseError, match="map_to_device"):
         add_device_noise(cirq.Circuit(cirq.CZ(A, D)), device)
+
+
+@pytest.mark.parametrize(
+    ("qubits", "word"), [([A, A], "q(0)"), ([A], "q(1)"), ([A, C], "q(1)"), ([], "q(0)")]
+)
+def test_qubits_that_do_not_fit_are_refused(qubits: list[cirq.Qid], word: str) -> None:
+    with pytest.raises(ArgumentError, match="qubits") as found:
+        map_to_device(cirq.Circuit(cirq.X(A)), made_up_device(), [cirq.Z(B)], qubits)
+    assert word in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        cirq.H(A), cirq.Y(A), cirq.CNOT(A, B), cirq.ZZ(A, B), cirq.CCX(A, B, C), cirq.wait(A),
+        cirq.X(cirq.q("a")), cirq.X(cirq.q(99)), cirq.X(cirq.GridQubit(0, 1)), cirq.CZ(A, C),
+        cirq.GlobalPhaseGate(1j)(), cirq.CircuitOperation(cirq.FrozenCircuit(cirq.X(A))),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_fidelity_of_a_circuit_not_mapped_is_refused(operation: cirq.Operation) -> None:
+    with pytest.raises(NoiseError, match="map_to_device"):
+        predict_fidelity(cirq.Circuit(operation), made_up_device())
+
+
+@pytest.mark.parametrize(
+    "circuit",
+    [cirq.X(cirq.q("a")), cirq.X(cirq.q(99)), cirq.CCX(A, B, C), cirq.GlobalPhaseGate(1j)()],
+    ids=str,
+)
+def test_noise_of_a_circuit_not_mapped_is_refused(circuit: cirq.Operation) -> None:
+    with pytest.raises(NoiseError, match="map_to_device"):
+        add_device_noise(cirq.Circuit(circuit), made_up_device())
+
+
+def test_readout_of_another_qubit_is_refused() -> None:
+    observables = [cirq.PauliSum.wrap(cirq.Z(cirq.q(99)))]
+    with pytest.raises(NoiseError, match="99"):
+        add_device_noise(cirq.Circuit(), made_up_device(), observables)
