@@ -1,6 +1,6 @@
 """Expectation values that a cirq.Sampler measures: a device, or another simulator."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import final
 
 import cirq
@@ -8,7 +8,7 @@ import numpy as np
 import sympy
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import checked, instance
+from qfleet.argument_checks import checked, instance, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.circuit.observables import collect, string_groups
 from qfleet.compiler.circuit.sampling import SHOTS
@@ -95,7 +95,8 @@ class SampledForward:
             float64 [B, K]; [K] for one example.
 
         Raises:
-            ArgumentError: An array has the wrong shape.
+            ArgumentError: An array has the wrong shape, or the sampler returned another number of
+                results, or bits of another key or shape.
         """
         rows = checked_array([] if inputs is None else inputs, "inputs")
         is_batch = rows.ndim == 2
@@ -117,8 +118,28 @@ class SampledForward:
         if resolvers and self._circuits:
             sweeps = [resolvers] * len(self._circuits)
             results = self._sampler.run_batch(self._circuits, sweeps, self._shots)
+            _require_length(results, len(self._circuits), "lists of results, one for each circuit")
             for (masks, weights), measured in zip(self._masks, results, strict=True):
+                _require_length(measured, len(batch), "results of a circuit, one for each example")
                 for row, result in enumerate(measured):
-                    odd = result.measurements[_KEY].astype(np.int64) @ masks & 1
+                    odd = self._bits(result, len(masks)) @ masks & 1
                     values[row] += (1 - 2 * odd.mean(axis=0)) @ weights
         return values if is_batch else values[0]
+
+    def _bits(self, result: object, qubits: int) -> np.ndarray:
+        """Return the measured bits int64 [shots, qubits] of a result of the sampler."""
+        measured = result.measurements if isinstance(result, cirq.Result) else {}
+        bits = np.asarray(measured.get(_KEY, ()))
+        if bits.shape != (self._shots, qubits) or not np.isin(bits, (0, 1)).all():
+            raise ArgumentError(
+                f"sampler returned {shown(result)} for {self._shots} shots of {qubits} qubits:"
+                f" return a cirq.Result with bits [{self._shots}, {qubits}] of the key {_KEY!r}"
+            )
+        return bits.astype(np.int64)
+
+
+def _require_length(results: object, count: int, wanted: str) -> None:
+    """Check the number of results that the sampler returned."""
+    if not isinstance(results, Sequence) or len(results) != count:
+        found = f"{len(results)}" if isinstance(results, Sequence) else shown(results)
+        raise ArgumentError(f"sampler returned {found}: return {count} {wanted}")

@@ -83,6 +83,37 @@ def test_sampled_forward_with_a_wrong_shape_raises() -> None:
             sampled(CIRCUIT, 1).expectation(rows, shared)
 
 
+class Returning(cirq.Sampler):
+    """A sampler of one's own that returns the same for each circuit."""
+
+    def __init__(self, found: object) -> None:
+        self._found = found
+
+    def run_sweep(self, *arguments: object, **named: object) -> object:
+        return self._found
+
+
+def result(key: str, *shape: int, value: int = 0) -> cirq.Result:
+    return cirq.ResultDict(records={key: np.full(shape, value)})
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [], None, [None], [result("m", 5, 1, 1)], [result("qfleet", 4, 1, 1)],
+        [result("qfleet", 5, 1, 2)], [result("qfleet", 5, 1, 1, value=2)],
+        [result("qfleet", 5, 1, 1)] * 2,
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_wrong_results_of_a_sampler_are_refused(found: object) -> None:
+    forward = qfleet.SampledForward(
+        CIRCUIT, ["x"], ["p"], WORDS[0], sampler=Returning(found), shots=5
+    )
+    with pytest.raises(ArgumentError, match="sampler"):
+        forward.expectation(ROWS[0], SHARED)
+
+
 def test_noisy_forward_of_other_symbols_raises() -> None:
     other = qfleet.compile(CIRCUIT, ["p"], ["x"], WORDS)
     with pytest.raises(ArgumentError, match="inputs"):
