@@ -208,7 +208,9 @@ def _in_known_gates(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
             except ValueError:
                 others += known_gates(lower(cirq.Circuit(operation)))
         result += cirq.Circuit([cirq.Moment(kept)] if kept else [], others)
-    return result
+    # A part that is repeated 0 times has qubits, but no gates.
+    left = circuit.all_qubits() - result.all_qubits()
+    return result + cirq.Moment(cirq.I.on_each(*sorted(left))) if left else result
 
 
 def from_json(text: str) -> cirq.Circuit:

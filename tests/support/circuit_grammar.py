@@ -4,14 +4,14 @@
 have to be saved, loaded and pickled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 import cirq
 import numpy as np
 import sympy
 
-from tests.support.random_circuits import FOUR, INPUTS, ONE, PARAMETERS, THREE, TWO, OwnGate, affine
+from tests.support.random_circuits import INPUTS, PARAMETERS, TABLES, Kind, OwnGate, affine
 
 SYMBOLS = sympy.symbols((*INPUTS, *PARAMETERS))
 CONSTANTS: Sequence[sympy.Expr] = (
@@ -87,9 +87,9 @@ PHASES: Sequence[Callable[[sympy.Expr], sympy.Expr | complex]] = (
 )
 OTHERS: Sequence[Callable[["Draw"], cirq.Operation]] = (
     lambda d: cirq.wait(*d.qubits(2), nanos=d.random.choice([3, 0.5])),
-    lambda d: cirq.WaitGate(cirq.Duration(picos=d.expression())).on(*d.qubits(1)),
+    lambda d: cirq.WaitGate(cirq.Duration(picos=d.expression() ** 2)).on(*d.qubits(1)),
     lambda d: cirq.IdentityGate(3).on(*d.qubits(3)),
-    lambda d: cirq.BooleanHamiltonianGate(["a", "b"], ["a & ~b", "a ^ b"], d.number()).on(
+    lambda d: cirq.BooleanHamiltonianGate(["a", "b"], ["a & ~b", "a ^ b"], float(d.number())).on(
         *d.qubits(2)
     ),
     lambda d: cirq.BooleanHamiltonianGate(["a", "b", "c"], ["a | b & c"], 0.2).on(*d.qubits(3)),
@@ -186,8 +186,8 @@ TAGS: Sequence[object] = (
 class Draw:
     """Draws one circuit on four qubits of mixed classes."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, depth: int = 3) -> None:
+        self.random, self.depth = random, depth
         self.all: list[cirq.Qid] = random.choice(
             [
                 cirq.LineQubit.range(4),
@@ -225,8 +225,9 @@ class Draw:
             [1, -0.25, 2.0, np.float32(0.5), np.float64(1.5), np.int64(3), self.constant()]
         )
 
-    def expression(self, depth: int = 3) -> sympy.Expr:
+    def expression(self, depth: int | None = None) -> sympy.Expr:
         random = self.random
+        depth = self.depth if depth is None else depth
         match random.randrange(9 if depth else 2):
             case 0:
                 return self.symbol()
@@ -250,7 +251,7 @@ class Draw:
         return affine(self.random) * self.random.choice([1, sympy.sqrt(2), sympy.GoldenRatio])
 
     def phase(self) -> sympy.Expr | complex:
-        return self.random.choice(PHASES)(self.expression(2))
+        return self.random.choice(PHASES)(self.expression(self.depth - 1))
 
     def operation(self, *, noise: bool = False) -> cirq.Operation:
         random = self.random
@@ -260,11 +261,18 @@ class Draw:
             found = random.choice(OTHERS)(self)
         else:
             width = random.randint(1, 4)
-            table = (ONE, TWO, THREE, FOUR)[width - 1]
-            gate = table[random.choice(sorted(table))](
-                self.expression, self.affine, random.randrange(2**16)
-            )
-            found = gate.on(*self.qubits(width))
+            table = TABLES[width - 1]
+            found = self.of_table(table[random.choice(sorted(table))], width)
+        return self.changed(found)
+
+    def of_table(self, kind: Kind, width: int) -> cirq.Operation:
+        """Return a gate of `random_circuits`."""
+        gate = kind(self.expression, self.affine, self.random.randrange(2**16))
+        return gate.on(*self.qubits(width))
+
+    def changed(self, found: cirq.Operation) -> cirq.Operation:
+        """Return an operation, or sometimes a tagged one, or a sub-circuit of it."""
+        random = self.random
         match random.randrange(12):
             case 0:
                 return found.with_tags(*random.sample(TAGS, random.randint(1, 2)))
@@ -302,3 +310,33 @@ class Draw:
 def draw_circuit(random: Random, *, noise: bool = False) -> cirq.Circuit:
     draw = Draw(random)
     return cirq.Circuit(draw.operation(noise=noise) for _ in range(random.randint(1, 5)))
+
+
+# Every form once: gates, functions, constants and phases.
+FORMS: Sequence[Callable[[Draw], cirq.Operation]] = (
+    *OTHERS,
+    *(
+        lambda d, kind=kind, width=width: d.of_table(kind, width)
+        for width, table in enumerate(TABLES, start=1)
+        for kind in table.values()
+    ),
+    *(lambda d, f=f: cirq.rx(f(d.symbol())).on(*d.qubits(1)) for f in FUNCTIONS),
+    *(lambda d, c=c: (cirq.CX ** (d.symbol() * c)).on(*d.qubits(2)) for c in CONSTANTS),
+    *(
+        lambda d, f=f: cirq.GlobalPhaseGate(f(d.symbol())).controlled(1).on(*d.qubits(1))
+        for f in PHASES
+    ),
+)
+
+
+def circuits_of_all_forms(random: Random, length: int) -> Iterator[tuple[cirq.Circuit, bool]]:
+    """Yield circuits with each of FORMS, then of NOISE, once; and whether they are noisy.
+
+    Args:
+        random: Draws qubits, expressions and tags.
+        length: Operations of a circuit.
+    """
+    for forms, noise in ((FORMS, False), (NOISE, True)):
+        for at in range(0, len(forms), length):
+            draw = Draw(random, depth=1)
+            yield cirq.Circuit(draw.changed(form(draw)) for form in forms[at : at + length]), noise

@@ -45,6 +45,9 @@ CONSTANTS = SymbolValues({})
 def with_values(operation: cirq.Operation, values: SymbolValues) -> cirq.Operation:
     """Return an operation with values in place of symbols, also in sub-circuits."""
     part = operation.untagged
+    if isinstance(part.gate, cirq.WaitGate):
+        waiting = _with_duration(part.gate, values).on(*part.qubits)
+        return waiting.with_tags(*operation.tags) if operation.tags else waiting
     if not isinstance(part, cirq.CircuitOperation):
         resolved: cirq.Operation = cirq.resolve_parameters(operation, values)
         return resolved
@@ -56,6 +59,16 @@ def with_values(operation: cirq.Operation, values: SymbolValues) -> cirq.Operati
         repetitions=values.value_of(part.repetitions),
     )
     return changed.with_tags(*operation.tags) if operation.tags else changed
+
+
+def _with_duration(gate: cirq.WaitGate, values: SymbolValues) -> cirq.WaitGate:
+    """Return a wait with values; a trained duration below 0, which Cirq refuses, is 0."""
+    picos = values.value_of(gate.duration.total_picos())
+    if isinstance(picos, complex):
+        picos = picos.real
+    if isinstance(picos, float):
+        picos = max(0.0, picos)
+    return cirq.WaitGate(cirq.Duration(picos=picos), qid_shape=cirq.qid_shape(gate))
 
 
 def bind(

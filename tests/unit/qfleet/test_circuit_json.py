@@ -15,8 +15,8 @@ import qfleet
 from qfleet.circuits.circuit_json import from_json, require_json, to_json
 from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.errors import CircuitError
-from tests.support.circuit_grammar import draw_circuit
-from tests.support.random_circuits import INPUTS, PARAMETERS
+from tests.support.circuit_grammar import circuits_of_all_forms, draw_circuit
+from tests.support.random_circuits import INPUTS, PARAMETERS, OwnGate
 
 X, Y = sympy.symbols("x y")
 A, B, C = cirq.LineQubit.range(3)
@@ -58,13 +58,11 @@ def read(compiled: qfleet.CompiledCircuit, point: np.ndarray) -> np.ndarray:
     return call([point[:3]], point[3:])
 
 
-def check_saved(seed: int) -> None:
+def check_saved(circuit: cirq.Circuit, seed: int, *, has_noise: bool) -> None:
     """Check that a circuit of the grammar has equal values when saved, bound and pickled.
 
     Gates of one's own are written as others.
     """
-    has_noise = seed % 4 == 3
-    circuit = draw_circuit(random.Random(seed), noise=has_noise)
     point = np.random.default_rng(seed).uniform(0.1, 0.9, 7)
     sums = [cirq.X(one) + 0.7 * cirq.Z(one) - cirq.Y(one) for one in circuit.all_qubits()]
 
@@ -80,16 +78,41 @@ def check_saved(seed: int) -> None:
     np.testing.assert_array_equal(read(pickle.loads(pickle.dumps(first)), point), expected)
 
 
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.exhaustive) for part in range(1, 5))]
-)
-def test_circuits_of_the_grammar_are_saved_and_loaded(part: int) -> None:
-    for seed in range(12 * part, 12 * (part + 1)):
+def test_each_form_of_the_grammar_is_saved_and_loaded() -> None:
+    for at, (circuit, noise) in enumerate(circuits_of_all_forms(random.Random(1), 6)):
         try:
-            check_saved(seed)
+            check_saved(circuit, at, has_noise=noise)
+        except Exception as error:
+            error.add_note(f"in circuit {at}")
+            raise
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(5))
+def test_circuits_of_the_grammar_are_saved_and_loaded(part: int) -> None:
+    for seed in range(60 * part, 60 * (part + 1)):
+        noise = seed % 4 == 3
+        circuit = draw_circuit(random.Random(seed), noise=noise)
+        if not circuit.all_qubits():
+            continue
+        try:
+            check_saved(circuit, seed, has_noise=noise)
         except Exception as error:
             error.add_note(f"in circuit {seed}")
             raise
+
+
+def test_trained_duration_below_zero_is_saved() -> None:
+    wait = cirq.WaitGate(cirq.Duration(picos=2 * X)).on(A).with_tags("t")
+    bound = bind(cirq.Circuit(wait, cirq.ry(Y)(A)), {"x": -0.5})
+    assert from_json(to_json(bound)) == bound
+    assert cirq.parameter_names(bound) == {"y"}
+
+
+def test_gate_of_ones_own_keeps_qubits_without_gates() -> None:
+    own = cirq.FrozenCircuit(OwnGate(exponent=X).on(A, B, C))
+    circuit = cirq.Circuit(cirq.X(B), cirq.CircuitOperation(own, repetitions=0))
+    assert from_json(to_json(circuit)).all_qubits() == {A, B, C}
 
 
 @pytest.mark.parametrize(
