@@ -10,6 +10,7 @@ import pennylane as qml
 from pennylane.exceptions import QuantumFunctionError
 from pennylane.typing import TensorLike
 
+from qfleet.argument_checks import shown
 from qfleet.errors import ArgumentError
 
 _NUMBERS = (float, int, np.floating, np.integer)
@@ -66,9 +67,11 @@ def real_numbers(value: TensorLike) -> np.ndarray:
         value: Array or number.
 
     Raises:
-        ArgumentError: An angle has an imaginary part.
+        ArgumentError: An angle has an imaginary part, or is no number.
     """
     array = np.asarray(value)
+    if array.dtype.kind not in "biufc":
+        raise ArgumentError(f"an angle is {shown(value)}: pass real numbers")
     if array.dtype.kind == "c":
         if array.imag.any():
             raise ArgumentError(f"an angle is {array[array.imag != 0][0]}: pass real numbers")

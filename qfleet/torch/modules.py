@@ -8,6 +8,7 @@ import cirq
 import torch
 from torch import Tensor, nn
 
+from qfleet.argument_checks import FUNCTION, optional
 from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.engine.arguments import checked_observables
@@ -18,6 +19,7 @@ from qfleet.torch import functional
 _COMPLEX = {torch.float32: "complex64", torch.float64: "complex128"}
 
 Initializer = Callable[[Tensor], object]
+_INITIALIZER = optional(FUNCTION)
 
 
 class CircuitModule(nn.Module):
@@ -62,7 +64,7 @@ class CircuitModule(nn.Module):
         )
         self.circuit = circuit.unfreeze()  # a copy, since the caller may append gates
         self.inputs, self.parameter_names = self.compiled.inputs, self.compiled.parameters
-        self.initializer = initializer
+        self.initializer = _INITIALIZER(initializer, "initializer")
         self.angles = nn.Parameter(torch.empty(len(self.parameter_names), dtype=dtype))
         self.reset_parameters()
 
@@ -71,8 +73,14 @@ class CircuitModule(nn.Module):
         with torch.no_grad():
             if self.initializer is None:
                 self.angles.uniform_(0.0, 2 * torch.pi)
-            else:
-                self.initializer(self.angles)
+                return
+            self.angles.fill_(torch.nan)  # what is not filled is found below
+            self.initializer(self.angles)
+            if not self.angles.isfinite().all():
+                raise ArgumentError(
+                    "initializer left angles that are not finite: pass a function that fills the"
+                    " tensor in place, such as torch.nn.init.zeros_"
+                )
 
     def bound_circuit(self) -> cirq.AbstractCircuit:
         """Return the circuit with its trained angles as numbers; the inputs stay symbols."""
@@ -174,6 +182,8 @@ class Expectation(CircuitModule):
         **options: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables=observables, **options)
+        if not self.observables:
+            raise ArgumentError("observables is empty: pass the observables to read")
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return expectation values [..., K] for inputs [..., I]."""

@@ -328,3 +328,14 @@ def test_angle_with_an_imaginary_part_is_refused(make: Any) -> None:
     np.testing.assert_allclose(circuit(make(0.3 + 0j)), np.cos(0.1) * np.cos(0.3))
     with pytest.raises(ArgumentError, match="angle"):
         circuit(make(0.3 + 0.2j))
+
+
+@pytest.mark.parametrize("angle", [None, "a", b"a", 1j, 0.5 + 1e-3j])
+def test_angle_that_is_no_real_number_is_refused(angle: object) -> None:
+    @qml.qnode(QfleetDevice(wires=1))
+    def node() -> object:
+        qml.RX(angle, 0)
+        return qml.expval(qml.Z(0))
+
+    with pytest.raises(ArgumentError, match="an angle is"):
+        node()

@@ -466,3 +466,17 @@ def test_one_sum_is_one_observable() -> None:
 def test_shots_may_be_a_numpy_integer() -> None:
     bits = sample(STATES, *point(grad=False), shots=np.int64(5))
     assert bits.shape == (4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    "initializer",
+    [3, "zeros", lambda angles: torch.zeros(3), lambda angles: angles.fill_(torch.inf)],
+)
+def test_initializer_that_fills_no_numbers_is_refused(initializer: Any) -> None:
+    with pytest.raises(ArgumentError, match="initializer"):
+        Expectation(CIRCUIT, INPUTS, SUMS, initializer=initializer)
+
+
+def test_expectation_without_observables_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="observables"):
+        Expectation(CIRCUIT, INPUTS, [])
