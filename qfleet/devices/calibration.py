@@ -232,7 +232,7 @@ class Calibration:
 
         Raises:
             NoiseError: It is no such text.
-            ArgumentError: It is no text.
+            ArgumentError: It is not a text.
         """
         found = _INLINE.fullmatch(TEXT(text, "text"))
         if not found:

@@ -105,7 +105,7 @@ class _Estimate:
                     interact(qubits, gate)
                 else:
                     raise NoiseError(
-                        f"{str(operation)[:80]} is no gate of {self._calibration.name}: map the"
+                        f"{str(operation)[:80]} is not a gate of {self._calibration.name}: map the"
                         " circuit with map_to_device first"
                     )
         end = max(self._free.values(), default=0.0)

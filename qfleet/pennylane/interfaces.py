@@ -67,7 +67,7 @@ def real_numbers(value: TensorLike) -> np.ndarray:
         value: Array or number.
 
     Raises:
-        ArgumentError: An angle has an imaginary part, or is no number.
+        ArgumentError: An angle has an imaginary part, or is not a number.
     """
     array = np.asarray(value)
     if array.dtype.kind not in "biufc":

@@ -52,3 +52,9 @@ def test_method_that_evolves_no_state_is_refused(layer: Callable[..., Any]) -> N
 def test_method_of_another_backend_is_refused() -> None:
     with pytest.raises(LibraryError, match="method is 'trajectories'"):
         Expectation(CIRCUIT, INPUTS, SUMS, backend="tensorflow", method="trajectories")
+
+
+@pytest.mark.parametrize("shots", [100, -1, None, "3"])
+def test_shots_without_a_sampler_are_refused(shots: Any) -> None:
+    with pytest.raises(LibraryError, match="shots"):
+        Expectation(CIRCUIT, INPUTS, SUMS, shots=shots)

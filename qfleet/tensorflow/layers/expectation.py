@@ -5,12 +5,14 @@ from typing import Any, final
 
 import cirq
 
+from qfleet.argument_checks import shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json
 from qfleet.compiler.any_program import AnyProgram
 from qfleet.compiler.circuit.sampling import EXACT
 from qfleet.engine.arguments import checked_observables
 from qfleet.engine.sampled_forward import SampledForward
+from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import CircuitLayer, PauliReadouts
 from qfleet.tensorflow.robust import RobustSimulator
@@ -75,6 +77,10 @@ class Expectation(PauliReadouts):
         if gradient_circuit is not None:
             require_json(CIRCUIT(gradient_circuit, "gradient_circuit"))
             self.gradient_circuit = gradient_circuit.unfreeze()
+        if sampler is None and shots != 0:
+            raise ArgumentError(
+                f"shots is {shown(shots)}, but there is no sampler: pass a cirq.Sampler, too"
+            )
         self._sampler, self._shots = sampler, shots
         self._simulator = self._build_simulator(program)
 
