@@ -28,6 +28,10 @@ class Conflict(ClusterError):
     """An object was created, changed or replaced since it was read."""
 
 
+class WebhookTimeout(ClusterError):
+    """The webhook of a kind's controller did not answer in time: its node may be busy."""
+
+
 class KindNotServed(ClusterError):
     """The API server does not serve a kind of object."""
 
@@ -99,6 +103,12 @@ def from_api_exception(error: "ApiException", verb: str, kind: str, namespace: s
     """
     text = response_message(error)
     if engine := _engine_of_webhook(text):
+        if re.search("deadline exceeded|Timeout exceeded|handshake timeout", text):
+            return WebhookTimeout(
+                f"the webhook of {engine.controller} does not answer in time: check `kubectl get"
+                f" pods -n {engine.controller_namespace}` and how busy their nodes are, and retry"
+                " the command"
+            )
         return ClusterError(
             f"{engine.controller} is installed but not running (its webhook does not answer): check"
             f" `kubectl get pods -n {engine.controller_namespace}`, and retry the command once its"

@@ -20,6 +20,9 @@ APPLIED_LAST = ("Deployment", "Job", *BY_KIND)
 MAX_CONFLICTS = 5
 """Times that an object is read again because its controller changed it meanwhile."""
 
+MAX_WEBHOOK_TIMEOUTS = 2
+"""Times that an object is sent again because its controller's webhook did not answer in time."""
+
 REMOVAL_SECONDS = 120.0
 POLL_SECONDS = 0.5
 UNSET = "unset"
@@ -71,17 +74,30 @@ def apply_order(objects: Sequence[Object]) -> list[Object]:
     )
 
 
-def apply(cluster: "KubeClient", body: Object, *, dry_run: bool = False) -> AppliedChange:
+def apply(
+    cluster: "KubeClient",
+    body: Object,
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    dry_run: bool = False,
+) -> AppliedChange:
     """Apply an object and return the change; with `dry_run`, change nothing.
 
     The object that is changed is the one that was checked: the server refuses the change if it was
     changed or created since.
 
+    Args:
+        cluster: The cluster.
+        body: The object.
+        report: Receives a line where it is sent again.
+        dry_run: Change nothing.
+
     Raises:
         RunError: It exists and is not qfleet's.
     """
     kind, name = body["kind"], body["metadata"]["name"]
-    for conflicts in range(MAX_CONFLICTS + 1):
+    conflicts = timeouts = 0
+    while True:
         before = cluster.get(kind, name, body["apiVersion"])
         if before is not None:
             ownership.refuse_foreign(before, body)
@@ -89,8 +105,14 @@ def apply(cluster: "KubeClient", body: Object, *, dry_run: bool = False) -> Appl
             after = cluster.apply(body, before, dry_run=dry_run)
             break
         except api_errors.Conflict:
-            if conflicts == MAX_CONFLICTS:
+            conflicts += 1
+            if conflicts > MAX_CONFLICTS:
                 raise
+        except api_errors.WebhookTimeout:
+            timeouts += 1
+            if timeouts > MAX_WEBHOOK_TIMEOUTS:
+                raise
+            report(f"{kind.lower()}/{name}: the controller's webhook is late, trying again")
     if before is None:
         return AppliedChange(kind, name, "created", dry_run=dry_run)
     fields = differences(_without_server_fields(before), _without_server_fields(after))
@@ -121,10 +143,10 @@ def apply_all(
     ownership.check(cluster, objects)
     for body in apply_order(objects):
         if body["kind"] != recreated:
-            report(str(apply(cluster, body, dry_run=dry_run)))
+            report(str(apply(cluster, body, report, dry_run=dry_run)))
             continue
         if not dry_run:
-            apply(cluster, body)
+            apply(cluster, body, report)
         name = body["metadata"]["name"]
         report(action_line(recreated, name, "recreated", dry_run=dry_run))
 

@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import ClusterError, DeadlineReached
 from launch import api_errors, diagnosis
-from launch.api_errors import Forbidden, Invalid, Unreachable
+from launch.api_errors import Forbidden, Invalid, Unreachable, WebhookTimeout
 from launch.apply import action_line, differences
 from launch.diagnosis import Wait
 from launch.job import Pod, age, has_started, is_finished, phase, sorted_pods, worker_count
@@ -288,6 +288,12 @@ class Response(Exception):
             "failed calling webhook validator.tfjob.training-operator.kubeflow.org: no endpoints",
             ClusterError,
             "kubectl get pods -n kubeflow",
+        ),
+        (
+            500,
+            "failed calling webhook vjobset.kb.io: context deadline exceeded",
+            WebhookTimeout,
+            "does not answer in time",
         ),
         (418, "a teapot", ClusterError, "418: a teapot"),
     ],

@@ -349,3 +349,30 @@ def test_unanswered_webhook_names_its_controller() -> None:
     error.reason = 'failed calling webhook "mjobset.kb.io": no endpoints for jobset-webhook-service'
     found = api_errors.from_api_exception(error, "patch", "JobSet", "lab")
     assert "get pods -n jobset-system" in str(found)
+
+
+class LateWebhook:
+    """A cluster whose controllers' webhooks answer after some requests."""
+
+    def __init__(self, late: int) -> None:
+        self.late = late
+
+    def get(self, *_: str) -> None:
+        return None
+
+    def apply(self, body: dict[str, Any], *_: object, **__: object) -> dict[str, Any]:
+        self.late -= 1
+        if self.late >= 0:
+            raise api_errors.WebhookTimeout("late")
+        return body
+
+
+def test_late_webhook_is_asked_again_and_reported() -> None:
+    job = {"kind": "JobSet", "apiVersion": "v1", "metadata": {"name": "qcnn"}}
+    lines: list[str] = []
+    cluster: Any = LateWebhook(apply.MAX_WEBHOOK_TIMEOUTS)
+    assert apply.apply(cluster, job, lines.append).action == "created"
+    assert lines == 2 * ["jobset/qcnn: the controller's webhook is late, trying again"]
+    cluster = LateWebhook(apply.MAX_WEBHOOK_TIMEOUTS + 1)
+    with pytest.raises(api_errors.WebhookTimeout):
+        apply.apply(cluster, job)
