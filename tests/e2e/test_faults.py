@@ -84,7 +84,7 @@ def seconds() -> list[float]:
     ("fault", "rank"),
     [
         # Each kind of fault is tested on one of the two workers.
-        (delete, 1),
+        pytest.param(delete, 1, marks=pytest.mark.nightly),  # an eviction ends a pod so, too
         pytest.param(delete, 0, marks=pytest.mark.nightly),
         pytest.param(evict, 1, marks=pytest.mark.nightly),
         (evict, 0),
