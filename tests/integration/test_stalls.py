@@ -24,7 +24,9 @@ pytestmark = pytest.mark.exhaustive
 _start = pytest.fixture(training_processes)
 
 EPOCHS = (*SMALL[:-1], "EPOCHS=6")
-DEADLINE = f"DEADLINE={seconds(4):.0f}"
+# A hanging call is to be ended by the deadline, not by its own limit.
+LIMITS = (f"STALL_TIMEOUT_MIN={seconds(30):.0f}", f"STALL_TIMEOUT_MAX={seconds(60):.0f}")
+DEADLINE = (f"DEADLINE={seconds(4):.0f}", *LIMITS)
 LIVENESS = {"LIVENESS_SECONDS": str(seconds(3))}
 
 
@@ -112,7 +114,7 @@ def test_hanging_step_ends_at_its_limit(start, tmp_path, undisturbed, rank):
 @pytest.mark.default
 def test_deadline_leaves_a_checkpoint_of_a_hanging_group(start, tmp_path):
     set_fault(tmp_path, hang="step 7", rank=1)
-    process = start(tmp_path, *EPOCHS, "CHECKPOINT_INTERVAL=1000", DEADLINE)
+    process = start(tmp_path, *EPOCHS, "CHECKPOINT_INTERVAL=1000", *DEADLINE)
     assert process.wait(120) == 146, process.output
     (checkpoint,) = checkpoints(tmp_path / "hybrid")
     assert checkpoint.name == "step-00000007-1.json"
@@ -121,7 +123,7 @@ def test_deadline_leaves_a_checkpoint_of_a_hanging_group(start, tmp_path):
 
 def test_deadline_holds_while_storage_hangs(start, tmp_path):
     set_fault(tmp_path, hang="commit 8", rank=0)
-    process = start(tmp_path, *EPOCHS, "WORKERS=1", DEADLINE)
+    process = start(tmp_path, *EPOCHS, "WORKERS=1", *DEADLINE)
     assert process.wait(120) == 146, process.output
     (checkpoint,) = checkpoints(tmp_path / "hybrid")
     assert checkpoint.name == "step-00000004-1.json"
