@@ -90,7 +90,7 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             "inference.__main__",
             "infer",
             examples=(
-                "infer                          the newest finished run, on its test split",
+                "infer                          the latest finished run, on its test split",
                 "infer my-run INPUT=new.csv     a run, on a table",
             ),
             usage="[RUN]",
@@ -102,7 +102,7 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             "open the report of a run, which inference writes",
             "cli.report",
             "infer",
-            examples=("report              the newest finished run", "report my-run       a run"),
+            examples=("report              the latest finished run", "report my-run       a run"),
             usage="[RUN]",
             words=_run,
         ),

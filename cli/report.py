@@ -10,7 +10,7 @@ from common.settings import Settings
 
 
 def main() -> int:
-    """Open the report of RUN or of the newest finished run, or predict first if it has none.
+    """Open the report of RUN or of the latest finished run, or predict first if it has none.
 
     Returns:
         The exit code.

@@ -65,6 +65,23 @@ def test_help_of_command_has_its_settings_only(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "default"),
+    [
+        ("infer", "latest finished run"),
+        ("report", "latest finished run"),
+        ("tensorboard", "all runs"),
+        ("train", "the name of the model"),
+    ],
+)
+def test_help_has_the_default_run_of_the_command(
+    command: str, default: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.main([command, "--help"]) == 0
+    row = capsys.readouterr().out.partition("RUN, --run ")[2].partition("[lower-")[0]
+    assert default in " ".join(row.split())
+
+
+@pytest.mark.parametrize(
     ("args", "part"),
     [
         (["trian"], "did you mean train?"),

@@ -65,7 +65,8 @@ class JobSettings(SettingsGroup):
         str,
         StringConstraints(pattern=rf"^({RUN_NAME})?$"),
         Setting(
-            "name of the run; default: the name of the model",
+            "name of the run; default: the name of the model; inference and its report take the"
+            " latest finished run, TensorBoard shows all runs",
             allowed="lower-case letters, digits and '-', at most 53 characters",
             also=frozenset({Scope.POD_SPEC}),
         ),
