@@ -13,7 +13,7 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.settings import AUTO, Settings, yaml_file
-from common.settings.options import StudyOptions, all_options
+from common.settings.options import STUDY_SYNONYMS, StudyOptions, all_options
 from common.settings.programs import selected, used_by
 from common.settings.sources import ENV_PREFIX, require_one_value, suggest
 from studies.axes import (
@@ -29,8 +29,6 @@ from studies.rungs import check_pruner, first_rung
 
 FORMAT = 1
 PROGRAM = "study"
-SYNONYMS = {"name": "study", "seeds": "seed"}
-"""Other names of settings in `make study`."""
 
 MAX_REPEATED_DRAWS = 10_000
 """Draws of combinations in a row that were all drawn before, after which a search ends."""
@@ -309,7 +307,7 @@ def _split(args: Sequence[str]) -> dict[str, str]:
     for arg in args:
         name, equals, text = arg.removeprefix("--").partition("=")
         word = name.lower().replace("-", "_")
-        name = SYNONYMS.get(word, word)
+        name = STUDY_SYNONYMS.get(word, word)
         if not equals:
             raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
         if name not in fields:

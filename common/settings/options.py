@@ -6,6 +6,7 @@ options with its settings; they reach neither workers nor the records of a run.
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -14,7 +15,7 @@ from pydantic import StringConstraints, model_validator
 
 from common.commands import command
 from common.settings.fields import Scopes, Setting, SettingField, SettingsGroup
-from common.settings.groups.experiment import RUN_NAME
+from common.settings.groups.experiment import RUN_NAME, DataSettings, JobSettings
 
 
 class Options(SettingsGroup):
@@ -232,6 +233,38 @@ def option_fields(program: str) -> Mapping[str, SettingField]:
     """
     kind = OPTIONS.get(program)
     return {field.name: field for field in kind.fields("")} if kind else {}
+
+
+STUDY_SYNONYMS: Mapping[str, str] = MappingProxyType({"name": "study", "seeds": "seed"})
+"""Other names of settings in `make study`."""
+
+
+def synonym_fields(program: str) -> Mapping[str, SettingField]:
+    """Return the other names of a program's settings, as `--help` lists them.
+
+    Args:
+        program: A key of PROGRAMS; all but `study` have none.
+    """
+    if program != "study":
+        return {}
+    named = {one.name: one for group in (JobSettings, DataSettings) for one in group.fields("")}
+    about = {
+        "name": ("name of the study, needed; the same as STUDY", named["study"].allowed),
+        "seeds": (
+            "seeds that each combination is trained with; the same as SEED",
+            "whole numbers separated by commas, or first..last",
+        ),
+    }
+    return {
+        name: replace(
+            named[STUDY_SYNONYMS[name]],
+            name=name,
+            title=StudyOptions.title,
+            description=description,
+            allowed=allowed,
+        )
+        for name, (description, allowed) in about.items()
+    }
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from common.settings.forward_checks import (
 )
 from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from common.settings.micro_batches import micro_batch_rows
-from common.settings.options import Options, all_options, option_fields
+from common.settings.options import Options, all_options, option_fields, synonym_fields
 from common.settings.programs import require_used, used_anywhere
 from common.settings.records import complete, int_or
 from common.settings.registry import GROUPS, SettingGroups, all_fields, flag
@@ -98,7 +98,8 @@ class Settings(SettingGroups):
         known = {**all_fields(), **all_options(), **option_fields(program)}
         if {"-h", "--help"} & set(args):
             used = used_anywhere(program) if program else all_fields().keys()
-            print(help_text({name: field for name, field in known.items() if name in used}))
+            listed = {name: field for name, field in known.items() if name in used}
+            print(help_text({**listed, **synonym_fields(program)}))
             raise SystemExit(0)
         given = read_sources(args, known)
         if not program:

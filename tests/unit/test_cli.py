@@ -13,6 +13,7 @@ from click.shell_completion import ShellComplete
 from cli import app
 from cli.commands import CLUSTER, COMMANDS, RUNS
 from common.settings import Settings
+from common.settings.options import STUDY_SYNONYMS
 from common.settings.programs import PROGRAMS, used_anywhere
 from tests.support.patience import seconds
 
@@ -61,7 +62,8 @@ def test_help_of_command_has_its_settings_only(name: str) -> None:
         assert name == "runs"
         return
     program = ALL[name].program
-    assert listed == (used_anywhere(program) if program in PROGRAMS else set())
+    synonyms = set(STUDY_SYNONYMS) if name == "study" else set()
+    assert listed == (used_anywhere(program) | synonyms if program in PROGRAMS else set())
 
 
 @pytest.mark.parametrize(
