@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -142,6 +143,16 @@ def test_every_setting_is_in_help_and_table():
         assert name.upper() in help_text(fields)
         assert f"`{name.upper()}`" in markdown_table(fields.values())
         assert "_" not in flag(name)
+
+
+def test_words_for_true_and_false_are_those_of_the_docs():
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    for value in (True, False):
+        row = next(line for line in page.splitlines() if line.startswith(f"| {value} |".lower()))
+        words = row.split("`")[1::2]
+        assert len(words) == 6
+        for word in (*words, *map(str.upper, words)):
+            assert Settings.from_args([f"VERBOSE={word}"]).job.verbose is value
 
 
 def test_every_group_has_a_docstring():
