@@ -2,7 +2,7 @@
 
 An unfinished run with the same settings and data is resumed. If the run is finished, `make
 training` uses the next number, and a worker has nothing left to do. A run with other settings or
-data, or one that another job is training, is refused; without a checkpoint, it is replaced.
+data, or one that another job is training, is refused; before its first epoch, it is replaced.
 """
 
 import itertools
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from common import storage
+from common.commands import command
 from common.errors import QfleetError, RunError
 from common.lease import Lease
 from common.runs.run import FORMAT, MAX_NAME_LENGTH, Run, now
@@ -29,9 +30,6 @@ _BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "slurm", "text", "logs
 
 _RECORD = ("logs", "metrics.jsonl", "contraction_paths.json", "run.json")
 """Files of one training before its first checkpoint; run.json is last, since it marks the run."""
-
-
-_ADVICE = "use the same settings and data to resume it, or choose another RUN"
 
 
 def numbered(wanted: str) -> Iterator[str]:
@@ -118,11 +116,8 @@ class ClaimedRun:
         content = json.dumps(record, indent=1, allow_nan=False) + "\n"
         exists = self.run.exists()
         conflict = self._conflict(data_fingerprint) if exists else ""
-        if conflict and not self.run.has_checkpoint():
-            log.warning(
-                f"{conflict}; it has no checkpoint, so it starts from the beginning, and its"
-                " metrics and TensorBoard events are deleted"
-            )
+        if conflict and not self.run.has_trained():
+            log.warning(f"{conflict}; it has trained no epoch, so this training replaces it")
             _delete_record(self.run)
             exists, conflict = False, ""
         if not exists:
@@ -130,7 +125,7 @@ class ClaimedRun:
                 return False
             conflict = self._conflict(data_fingerprint)
         if conflict:
-            raise RunError(f"{conflict}: {_ADVICE}")
+            raise _conflict_error(self.run, conflict)
         _warn_of_versions(self.run, versions)
         return True
 
@@ -211,7 +206,7 @@ def claim_for_training(
 
 
 def _check_settings(run: Run, settings: RunSettings) -> None:
-    """Check that a run is new, has the same settings, or has no checkpoint.
+    """Check that a run is new, has the same settings, or has trained no epoch.
 
     Raises:
         RunError: The run has other settings, or the folder has other content.
@@ -225,8 +220,8 @@ def _check_settings(run: Run, settings: RunSettings) -> None:
             )
         return
     conflict = _settings_conflict(run, run.record(), settings)
-    if conflict and run.has_checkpoint():
-        raise RunError(f"{conflict}: {_ADVICE}")
+    if conflict and run.has_trained():
+        raise _conflict_error(run, conflict)
 
 
 def _settings_conflict(run: Run, existing: Mapping[str, Any], settings: RunSettings) -> str:
@@ -236,6 +231,14 @@ def _settings_conflict(run: Run, existing: Mapping[str, Any], settings: RunSetti
         return ""
     changes = ", ".join(f"{n.upper()}={was} (now {now})" for n, was, now in differing)
     return f"run {run.name} was created with {changes or 'settings of another version of qfleet'}"
+
+
+def _conflict_error(run: Run, conflict: str) -> RunError:
+    advice = f"set RUN={run.name}-2 or another name, or delete it (`{command('runs')} DELETE="
+    return RunError(
+        f"{conflict}: use the same settings and data to {run.continuation.partition(':')[0]},"
+        f" {advice}{run.name}`)"
+    )
 
 
 def _delete_record(run: Run) -> None:
@@ -259,8 +262,12 @@ def differences(
 ) -> list[tuple[str, str, str]]:
     """Return settings with different values: (name, value before, value now) as text, by name."""
     missing = "unset"
+
+    def text(value: object) -> str:
+        return missing if value is None else short_name(str(value))
+
     return [
-        (name, short_name(str(before.get(name, missing))), short_name(str(now.get(name, missing))))
+        (name, text(before.get(name, missing)), text(now.get(name, missing)))
         for name in sorted({*before, *now})
         if before.get(name, missing) != now.get(name, missing)
     ]

@@ -121,6 +121,13 @@ class Run:
         """Return True if there is something to resume from."""
         return checkpoints.newest_key(self.path)[1] >= 0
 
+    def has_trained(self) -> bool:
+        """Return True if there are a checkpoint or metrics of an epoch: something to lose."""
+        try:
+            return self.has_checkpoint() or bool(storage.read_bytes(self.path / "metrics.jsonl"))
+        except FileNotFoundError:
+            return False
+
     @property
     def continuation(self) -> str:
         """Action of the next training of the run, after "to"."""

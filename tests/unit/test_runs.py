@@ -446,7 +446,7 @@ OPENING: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-def test_record_without_a_checkpoint_is_replaced_aloud(
+def test_record_before_the_first_epoch_is_replaced_aloud(
     root: StoragePath, caplog: pytest.LogCaptureFixture
 ) -> None:
     with held(root) as opened:
@@ -455,9 +455,22 @@ def test_record_without_a_checkpoint_is_replaced_aloud(
     assert not caplog.messages
     with held(root, qubits=4, data="e" * 64) as other:
         assert "QUBITS=8 (now 4)" in caplog.text
-        assert "events are deleted" in caplog.text
+        assert "has trained no epoch" in caplog.text
         assert other.run.record()["settings"]["qubits"] == 4
         assert not storage.exists(other.run.path / "contraction_paths.json")
+
+
+@pytest.mark.parametrize("line", ['{"epoch": 0, "loss": 1.0}\n', '{"epo'])
+def test_run_with_metrics_only_is_not_taken_over(root: StoragePath, line: str) -> None:
+    with held(root, train_examples=None) as opened:
+        storage.write_atomic(opened.run.path / "metrics.jsonl", line)
+    for changes in ({"qubits": 40}, {"data": "e" * 64}):
+        with pytest.raises(RunError, match=r"RUN=hybrid-2 .* DELETE=hybrid`"):
+            held(root, **{"train_examples": None, **changes})
+    with pytest.raises(RunError, match=r"TRAIN_EXAMPLES=unset \(now 20\):"):
+        held(root, train_examples=20)
+    assert storage.read_bytes(root / "hybrid" / "metrics.jsonl") == line.encode()
+    held(root, train_examples=None).close()  # the same settings train it from the beginning
 
 
 @pytest.mark.parametrize("name", OPENING)
