@@ -15,7 +15,7 @@ from common.errors import SettingsError
 from common.settings import AUTO, Settings, yaml_file
 from common.settings.options import STUDY_SYNONYMS, StudyOptions, all_options
 from common.settings.programs import selected, used_by
-from common.settings.sources import ENV_PREFIX, require_one_value, suggest
+from common.settings.sources import ENV_PREFIX, require_one_value, split_args
 from studies.axes import (
     MAX_COMBINATIONS,
     Axis,
@@ -304,14 +304,8 @@ def _split(args: Sequence[str]) -> dict[str, str]:
     fields = {**all_options(), **Settings.fields()}  # options are refused with what uses them
     given: dict[str, str] = {}
     shown: dict[str, str] = {}
-    for arg in args:
-        name, equals, text = arg.removeprefix("--").partition("=")
-        word = name.lower().replace("-", "_")
-        name = STUDY_SYNONYMS.get(word, word)
-        if not equals:
-            raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
-        if name not in fields:
-            raise SettingsError(f"{name.upper()} is not a setting{suggest(name, fields)}")
-        given[name], last = text, f"{word.upper()}={text}"
-        require_one_value(last, shown.setdefault(name, last))
+    for word, field, text in split_args(args, fields, STUDY_SYNONYMS):
+        last = f"{word.upper()}={text}"
+        given[field.name] = text
+        require_one_value(last, shown.setdefault(field.name, last))
     return given

@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -239,15 +239,29 @@ def factory_of(value: str) -> str:
     return ""
 
 
-def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
-    found: dict[str, Given] = {}
+def split_args(
+    args: Sequence[str], fields: Fields, synonyms: Mapping[str, str] = _SYNONYMS
+) -> Iterator[tuple[str, SettingField, str]]:
+    """Yield what `NAME=value`, `--name=value`, `--name value` and `--name` of a command line set.
+
+    Args:
+        args: The command line.
+        fields: The known settings and options by name.
+        synonyms: Other names of fields.
+
+    Yields:
+        The name as given in lower case, the setting, and the text of its value.
+
+    Raises:
+        SettingsError: An argument has another form, its name is unknown, or its value is missing.
+    """
     rest = iter(args)
     for arg in rest:
         name, equals, value = arg.removeprefix("--").partition("=")
         if not arg.startswith("--") and not equals:
             raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
         wanted = name.lower().replace("-", "_")
-        field = fields.get(_SYNONYMS.get(wanted, wanted))
+        field = fields.get(synonyms.get(wanted, wanted))
         if field is None:
             raise SettingsError(f"{name} is not a setting{suggest(name, fields)}")
         if not equals:
@@ -255,6 +269,12 @@ def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
             if following is None:
                 raise SettingsError(f"--{name} needs a value: {describe_constraint(field)}")
             value = following
+        yield wanted, field, value
+
+
+def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for _, field, value in split_args(args, fields):
         # An empty value is the default, even if the environment or the file has another value.
         found[field.name] = Given(
             field.default if value == "" else value,

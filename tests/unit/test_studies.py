@@ -47,6 +47,14 @@ def test_grid_has_all_combinations_and_seeds() -> None:
     assert (settings.model.qubits, settings.data.seed, settings.job.run) == (8, 1, "s-0004")
 
 
+def test_study_takes_names_and_values_as_two_words() -> None:
+    study = StudyDefinition.from_args(["--name", "w", "--qubits", "4,8", "--reproducible"])
+    assert (study.name, study.trial_count) == ("w", 2)
+    assert study.settings.training.reproducible
+    with pytest.raises(SettingsError, match="--qubits needs a value"):
+        StudyDefinition.from_args(["NAME=w", "--qubits"])
+
+
 def test_trial_has_one_worker_and_thread_unless_set() -> None:
     assert {"--workers=1", "--threads=1", "--seed=0"} <= set(define().trial_args(0, {}))
     args = define("WORKERS=2", "PARALLELISM=3").trial_args(0, {})
