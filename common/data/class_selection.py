@@ -76,10 +76,12 @@ def require_all_classes(splits: Mapping[str, np.ndarray], target: Target, title:
     for split, labels in splits.items():
         missing = sorted(set(target.classes) - set(labels.tolist()), key=_by_number)
         if missing and (split == "train" or len(labels) >= len(target.classes)):
+            is_numeric = all(_by_number(one)[0] < np.inf for one in target.classes)
+            other = ", or set TASK=regression if the labels are numbers to predict"
             raise DataError(
                 f"{title} has no row of the class {_shown(missing[0])!r} among the {len(labels)}"
                 f" rows of the {split} split: provide more rows of that class, or leave it out of"
-                " CLASSES"
+                f" CLASSES{other * is_numeric}"
             )
 
 

@@ -55,7 +55,31 @@ def suspicious(names: Sequence[str], features: np.ndarray, labels: np.ndarray) -
         missing = [one for one in np.unique(labels).tolist() if one.lower() in _MISSING]
         if missing:
             notes.append(f"rows have the label {listed(missing)}, which is read as a class")
+        if alike := _alike(np.unique(labels).tolist()):
+            notes.append(
+                f"the labels {listed(alike)} differ in capital letters or blanks only, and are read"
+                " as different classes"
+            )
     return notes
+
+
+def is_headless(names: Sequence[str]) -> bool:
+    """Return True if names of columns are probably values: all are numbers, except a label."""
+    return sum(not _is_number(name) for name in names) <= 1 < len(names)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _alike(labels: Sequence[str]) -> list[str]:
+    """Return the labels that equal another one but for capital letters and blanks."""
+    plain = ["".join(label.split()).casefold() for label in labels]
+    return [label for label, one in zip(labels, plain, strict=True) if plain.count(one) > 1]
 
 
 def _answers(features: np.ndarray, labels: np.ndarray) -> set[int]:

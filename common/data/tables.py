@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common.data.column_notes import is_nameless, listed, suspicious
+from common.data.column_notes import is_headless, is_nameless, listed, suspicious
 from common.data.encoding import varies
 from common.data.formats import normal, read_file
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
@@ -92,10 +92,14 @@ def read_table(
             f"{path}: column {left_out[:40]} has no name, as pandas' index, and is left out"
         )
     table, names = table.select(kept), [names[i] for i in kept]
+    is_values = label not in names and is_headless(names)
+    no_header = ", or write a line of names above it if these are values" * is_values
     counts = Counter(names)
     if len(counts) < len(names):
         repeated = next(name for name in names if counts[name] > 1)
-        raise DataError(f"{path} has two columns named {listed([repeated])}: rename one of them")
+        raise DataError(
+            f"{path} has two columns named {listed([repeated])}: rename one of them{no_header}"
+        )
     table = table.rename_columns(names)
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows: a table needs at least one below its header")
@@ -110,7 +114,7 @@ def read_table(
             advice = ", and separate columns by commas, semicolons or tabs"
         raise DataError(
             f"{path} has no label column {label!r}, only {listed(names)}: set LABEL_COLUMN to the"
-            f" column of labels{advice}"
+            f" column of labels{advice}{no_header}"
         )
     ids = None
     if id_column in names:

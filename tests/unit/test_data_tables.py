@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from common.data import Encoding, prepare, read_examples, read_table
+from common.data.class_selection import require_all_classes
 from common.data.column_notes import suspicious
 from common.data.tables import label_text
 from common.data.target import Target
@@ -251,6 +252,9 @@ def test_csv_reads_the_same_with_any_separator(
         ("a|b|kind\n1|2|0\n", "separate columns by commas"),
         ("a,x;b,kind\n1,2;3,0\n", "commas and semicolons in its header"),
         ('"a,kind\n' + "1," * 100_000, "stray quote"),
+        ("0.5,1.5,A\n1,2,B\n", "write a line of names above"),
+        ("0.5,0.5,A\n1,2,B\n", "two columns.*write a line of names above"),
+        ("a,b\n1,2\n", "column of labels$"),
     ],
 )
 def test_separator_or_mark_that_is_not_read_is_named(
@@ -367,6 +371,21 @@ def test_target_in_a_second_column_is_named() -> None:
 def test_label_like_a_missing_value_is_named() -> None:
     notes = suspicious(["x"], np.sqrt(ROWS)[:, None], np.array(["NA", "b"] * 6))
     assert "'NA'" in notes[0]
+
+
+def test_labels_that_differ_in_capitals_are_named() -> None:
+    labels = np.array(["Yes", "yes", "no", "n o", "No way", "maybe"] * 2)
+    (note,) = suspicious(["x"], np.sqrt(ROWS)[:, None], labels)
+    assert "'Yes', 'n o', 'no', 'yes' differ" in note
+
+
+def test_numbers_with_few_rows_each_propose_a_regression() -> None:
+    target = Target("classes", "kind", ("0.1", "0.2", "0.3"))
+    with pytest.raises(DataError, match="TASK=regression"):
+        require_all_classes({"train": np.array(["0.1", "0.2"])}, target, "t.csv")
+    named = Target("classes", "kind", ("0.1", "0.2", "c"))
+    with pytest.raises(DataError, match=r"CLASSES$"):
+        require_all_classes({"train": np.array(["0.1", "0.2"])}, named, "t.csv")
 
 
 def test_prepare_logs_the_notes_of_a_table(
