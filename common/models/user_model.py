@@ -37,6 +37,12 @@ _LIBRARIES = (
 )
 _GENERATED = "__autograph_generated_file"
 _NODE = re.compile(r"\{\{\w+ [^{}]*\}\} ?")  # TensorFlow puts it before its messages
+_KERAS_CALL = re.compile(
+    r'Exception encountered when calling layer "?(?P<layer>[^\s"]*)"? \(type \w+\)\.\s*'
+    r"(?P<text>.*?)\s*Call arguments received by.*",
+    re.DOTALL,
+)
+_TRACE = re.compile(r"in user code:.*\n\s+\w+: ", re.DOTALL)  # AutoGraph's, before the error
 _KERAS_3 = re.compile(r"<KerasTensor shape=|A KerasTensor (is symbolic|cannot)")
 _KERAS_ADVICE = (
     "Keras 3 does not work here: write `from qfleet.tensorflow.runtime import keras` in place of"
@@ -65,11 +71,15 @@ def build_user_model(features: int, settings: Settings, target: Target) -> keras
         if type(model).__module__.partition(".")[0] == "keras":
             raise SettingsError(f"MODEL={name} returned a model of Keras 3: {_KERAS_ADVICE}")
         raise SettingsError(
-            f"MODEL={name} returned a {type(model).__name__}: the factory must return a"
-            " Keras model (from qfleet.tensorflow.runtime import keras)"
+            f"MODEL={name} returned an object of type {type(model).__name__}: the factory must"
+            " return a Keras model (from qfleet.tensorflow.runtime import keras)"
         )
     with report_user_errors(f"MODEL={name}", verbose=verbose):
-        predictions = model(tf.zeros([2, features]))
+        try:
+            predictions = model(tf.zeros([2, features]))
+        except ValueError:
+            _check_inputs(name, model, features)
+            raise
         if name not in _traced:
             _trace(model, features)
             _traced.add(name)
@@ -139,6 +149,21 @@ def _takes_outputs(factory: Callable[..., object]) -> bool:
     return "outputs" in inspect.signature(factory).parameters
 
 
+def _check_inputs(name: str, model: keras.Model, features: int) -> None:
+    """Raise if a model that failed declares other inputs than the angles of an example.
+
+    Raises:
+        SettingsError: It does.
+    """
+    shapes = [one.shape[1:].as_list() for one in model.inputs or ()]
+    if shapes and shapes != [[features]]:
+        raise SettingsError(
+            f"MODEL={name} has inputs of the shape {', '.join(map(str, shapes))} per example, but"
+            f" an example has {plural(features, 'angle')}: give the model one input,"
+            " `keras.Input((features,))`"
+        )
+
+
 def _check_outputs(name: str, predictions: object, target: Target) -> None:
     """Raise if a model returns another number of outputs than its target has.
 
@@ -200,7 +225,11 @@ def report_user_errors(title: str, *, verbose: bool = False) -> Iterator[None]:
         for cause in reversed(_chain(error)):
             frames = [frame for frame in _frames(cause) if not _is_library(frame)]
             user_frames = [frame for frame in frames if not frame[0].startswith(_OWN_CODE)]
-            expected = isinstance(cause, _INVALID_ARGUMENT) or as_qfleet_error(cause)
+            expected = (
+                isinstance(cause, _INVALID_ARGUMENT)
+                or as_qfleet_error(cause)
+                or isinstance(getattr(cause, "obj", None), Settings)  # an unknown setting
+            )
             if frames and frames[-1] not in user_frames and not expected:
                 raise  # a bug of qfleet: its own code failed, and not because of an argument
             if not user_frames:
@@ -226,6 +255,8 @@ def _message(error: BaseException) -> str:
         text = str(error)
     except Exception:  # an exception of the user may fail here as well
         text = "(its text can't be shown)"
+    while found := _KERAS_CALL.fullmatch(text):
+        text = f"in layer {found['layer']!r}: {_TRACE.sub('', found['text'])}"
     message = " ".join(_NODE.sub("", f"{type(error).__name__}: {text}").split())
     return message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "..."
 

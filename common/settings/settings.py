@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -50,6 +50,15 @@ class Settings(SettingGroups):
 
     Build settings with `from_args`, `from_values` or `from_record`, which validate them.
     """
+
+    if not TYPE_CHECKING:  # a type checker would accept any name
+
+        def __getattr__(self, name: str) -> object:
+            """Name the group of a setting that a user's factory reads without it."""
+            field = all_fields().get(name)
+            advice = f": read settings.{field.group}.{name}" if field else ""
+            message = f"the settings have no attribute {name!r}{advice}"
+            raise AttributeError(message, name=name, obj=self)
 
     @classmethod
     def from_args(cls, args: Sequence[str], program: str = "", *, is_client: bool = False) -> Self:

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import cirq
+import sympy
+
+from qfleet.tensorflow.layers import Expectation
 from qfleet.tensorflow.runtime import keras, tf
 
 INITIALIZATION_SEEDS = (1, 104_730, 209_459)
@@ -79,3 +83,21 @@ def with_mixed_keras_3(features: int, settings: Any) -> Any:
 def with_model_of_keras_3(features: int, settings: Any) -> Any:
     """Return a model of Keras 3."""
     return _Keras3Model()
+
+
+def with_wider_input(features: int, settings: Any) -> keras.Model:
+    """Return a model of one angle too many."""
+    return keras.Sequential([keras.Input((features + 1,)), keras.layers.Dense(1)])
+
+
+def with_other_symbols(features: int, settings: Any) -> keras.Model:
+    """Fail in a call of a layer of qfleet."""
+    qubit = cirq.LineQubit(0)
+    circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x"))(qubit))
+    angles = keras.Input((features,))
+    return keras.Model(angles, Expectation(circuit, ["x"], [cirq.Z(qubit)])(angles))
+
+
+def with_setting_without_group(features: int, settings: Any) -> keras.Model:
+    """Read a setting as if it were no member of a group."""
+    return settings.learning_rate
