@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -77,12 +78,15 @@ def test_a_profile_of_a_worker_is_captured_while_it_trains(
 ) -> None:
     response: Any = None
     for _ in range(4):
-        response = ask(
-            f"{board}/data/plugin/profile/capture_profile",
-            service_addr="qfleet-watched-worker-1:2223", is_tpu_name="false", duration="1000",
-            num_retry="3", worker_list="", host_tracer_level="2", device_tracer_level="0",
-            python_tracer_level="0", delay="0",
-        )  # fmt: skip
+        try:
+            response = ask(
+                f"{board}/data/plugin/profile/capture_profile",
+                service_addr="qfleet-watched-worker-1:2223", is_tpu_name="false", duration="1000",
+                num_retry="3", worker_list="", host_tracer_level="2", device_tracer_level="0",
+                python_tracer_level="0", delay="0",
+            )  # fmt: skip
+        except urllib.error.HTTPError as error:  # the worker did not answer in time
+            response = error.read()
         if b"successfully" in response:
             break
         assert not watched.ended(), response

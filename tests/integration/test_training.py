@@ -40,7 +40,10 @@ def test_user_model_of_the_readme_trains(start, tmp_path):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("def build(f, s):\n    return 3", "returned an object of type int: the factory must return a Keras model"),
+        (
+            "def build(f, s):\n    return 3",
+            "returned an object of type int: the factory must return a Keras model",
+        ),
         ("def build(f, s):\n    return f / 0", "ZeroDivisionError: division by zero at"),
         ("import nothing_here", "No module named 'nothing_here'"),
         ("def build(features):\n    return 3", "defined as `def build(features)` at "),

@@ -47,7 +47,7 @@ class Installed:
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "ready").exists():
-                # Building the libraries of a wheel takes two minutes of a CPU and is tested elsewhere.
+                # Building its libraries takes two minutes and is tested elsewhere.
                 wheel = build_wheel(folder, "--quick")
                 self._install(wheel, folder, extra, python)
                 (folder / "ready").touch()
