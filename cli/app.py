@@ -202,17 +202,10 @@ class SettingsCommand(click.Command):
         return _run_program(ctx.command_path, self._command, ctx.args)
 
     def _fields(self) -> Mapping[str, "SettingField"]:
-        from common.settings.options import option_fields, synonym_fields
-        from common.settings.programs import PROGRAMS, used_anywhere
-        from common.settings.registry import all_fields
+        from common.settings.programs import PROGRAMS, listed_fields
 
         program = self._command.program
-        if program not in PROGRAMS:
-            return {}
-        used = used_anywhere(program)
-        known = {**all_fields(), **option_fields(program)}
-        listed = {name: field for name, field in known.items() if name in used}
-        return {**listed, **synonym_fields(program)}
+        return listed_fields(program) if program in PROGRAMS else {}
 
 
 def _run_program(path: str, command: Subcommand, args: Sequence[str]) -> int:

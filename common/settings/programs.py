@@ -12,9 +12,9 @@ from typing import Protocol
 
 from common.commands import command
 from common.errors import SettingsError
-from common.settings.fields import Scope, Value
+from common.settings.fields import Scope, SettingField, Value
 from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS
-from common.settings.options import option_fields
+from common.settings.options import option_fields, synonym_fields
 from common.settings.registry import all_fields, flag, names_in_scope
 from common.settings.sources import TERMS, Given
 
@@ -201,6 +201,20 @@ def used_by(program: str, target: str, settings: Values) -> Names:
 def used_anywhere(program: str) -> Names:
     """Return the settings that a program uses with any TARGET, and its options."""
     return frozenset(option_fields(program)).union(*PROGRAMS[program].values())
+
+
+def listed_fields(program: str) -> Mapping[str, SettingField]:
+    """Return the settings and options that `--help` of a program lists, by name.
+
+    Args:
+        program: A key of PROGRAMS; "" for all settings.
+    """
+    if not program:
+        return all_fields()
+    used = used_anywhere(program)
+    known = {**all_fields(), **option_fields(program)}
+    listed = {name: field for name, field in known.items() if name in used}
+    return {**listed, **synonym_fields(program)}
 
 
 def selected(args: Iterable[str], names: Names) -> list[str]:

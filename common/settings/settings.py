@@ -22,8 +22,8 @@ from common.settings.forward_checks import (
 )
 from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from common.settings.micro_batches import micro_batch_rows
-from common.settings.options import Options, all_options, option_fields, synonym_fields
-from common.settings.programs import require_used, used_anywhere
+from common.settings.options import Options, all_options, option_fields
+from common.settings.programs import listed_fields, require_used
 from common.settings.records import complete, int_or
 from common.settings.registry import GROUPS, SettingGroups, all_fields, flag
 from common.settings.schema import help_text
@@ -106,9 +106,7 @@ class Settings(SettingGroups):
         """Return the settings, and all given values with those of options."""
         known = {**all_fields(), **all_options(), **option_fields(program)}
         if {"-h", "--help"} & set(args):
-            used = used_anywhere(program) if program else all_fields().keys()
-            listed = {name: field for name, field in known.items() if name in used}
-            print(help_text({**listed, **synonym_fields(program)}))
+            print(help_text(listed_fields(program)))
             raise SystemExit(0)
         given = read_sources(args, known)
         if not program:

@@ -1,6 +1,6 @@
 """A real cluster for tests: the one of KUBECONFIG, accessed with kubectl as users do.
 
-What is read again and again, jobs and pods and logs, is read without kubectl: its starts were half
+Jobs, pods and logs are polled, so a client in this process reads them: starts of kubectl took half
 of the processor time of these tests.
 """
 
