@@ -452,7 +452,7 @@ def test_requests_of_overlay_are_capped_at_limits(k8s: Path):
     limits = {"cpu": "100m", "memory": "500Mi", "ephemeral-storage": "100Mi"}
     assert container(one(found, "TFJob"))["resources"] == {"limits": limits, "requests": limits}
     usual = container(one(built(settings()), "TFJob"))["resources"]
-    assert usual["requests"] == {"cpu": "250m", "memory": "1Gi", "ephemeral-storage": "512Mi"}
+    assert usual["requests"] == {"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "512Mi"}
     assert usual["limits"] == {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "4Gi"}
 
 
