@@ -297,7 +297,8 @@ e2e: ## run the end-to-end tests on the cluster of KUBECONFIG, or of make cluste
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
 	@# These tests mostly wait for pods: four run at a time, each in its own namespaces.
-	@.venv/bin/python -m pytest tests/e2e --numprocesses=4 --dist=loadfile -m 'not alone and not nightly'
+	@.venv/bin/python -m pytest tests/e2e --numprocesses=4 --dist=loadfile --no-loadscope-reorder \
+		-m 'not alone and not nightly'
 	@.venv/bin/python -m pytest tests/e2e -m 'alone and not nightly'
 
 .PHONY: e2e-nightly

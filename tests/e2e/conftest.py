@@ -13,13 +13,20 @@ from tests.e2e import client_environments as places
 from tests.e2e import kube
 
 STORAGE = "gs://qfleet/runs"
+LONGEST = (
+    "faults", "qcnn", "launch", "workers", "network_policies", "inference_parallel", "engines",
+    "scaling",
+)  # fmt: skip
+"""Files that processes take first, in this order, so that short ones are the last to end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests a longer timeout than unit tests."""
+    """Give tests a longer timeout than unit tests, and the longest files the first places."""
     for item in items:
         if "tests/e2e" in item.path.as_posix() and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(420))
+    order = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
 def find_cluster() -> None:

@@ -40,9 +40,12 @@ def board(cluster_storage: None) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def watched(board: str) -> Iterator[Job]:
-    """A job that trains for as long as it is watched; qcnn.yaml's may end before."""
-    settings = ("MODEL=qcnn", "QUBITS=4", "INITIALIZATIONS=1", "EPOCHS=100000")
-    job = kube.start("watched", *settings, "PROFILER_PORT=2223")
+    """A job that trains for as long as it is watched; qcnn.yaml's may end before.
+
+    Its epochs are long: the end of each is uploaded by the chief and kept by the emulator.
+    """
+    settings = ("MODEL=qcnn", "QUBITS=4", "INITIALIZATIONS=1", "TRAIN_EXAMPLES=20000")
+    job = kube.start("watched", *settings, "EPOCHS=100000", "PROFILER_PORT=2223")
     yield job
     job.delete()
 
