@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("CHAOS_SEED", "77"))
 FAKE_JOBS = int(os.environ.get("CHAOS_JOBS", "10"))
 """Jobs of each of the CAMPAIGNS with the fake trainer."""
-CAMPAIGNS, REAL_JOBS = 4, 4 * FAKE_JOBS // 10
+CAMPAIGNS, REAL_JOBS = min(4, 2 * FAKE_JOBS), 4 * FAKE_JOBS // 10
 
 
 def start(module: str, seed: int, folder: Path, *settings: str) -> subprocess.Popen[str]:

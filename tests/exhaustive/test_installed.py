@@ -60,11 +60,11 @@ def test_study_of_two_seeds_is_compared(installed: Installed, tmp_path: Path) ->
 
 
 def test_killed_worker_ends_in_the_same_weights(installed: Installed, tmp_path: Path) -> None:
-    words = ("QUBITS=4", "EPOCHS=60", "INITIALIZATIONS=1", "WORKERS=2", "REPRODUCIBLE=1")
-    installed.run(tmp_path, "train", *words, "RUN=whole")
+    words = ("QUBITS=4", "EPOCHS=60", "INITIALIZATIONS=1", "REPRODUCIBLE=1")
+    installed.run(tmp_path, "train", *words, "RUN=whole", "WORKERS=1")
     with (tmp_path / "log").open("w+") as log:
         job = subprocess.Popen(
-            installed.command("train", *words, "RUN=killed", "--json"),
+            installed.command("train", *words, "RUN=killed", "WORKERS=2", "--json"),
             cwd=tmp_path, env=installed.environment, stdout=log, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
