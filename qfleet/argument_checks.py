@@ -139,6 +139,28 @@ def flag(value: object, name: str) -> bool:
     return bool(value)
 
 
+def function(count: int, wanted: str) -> Check:
+    """Return the check of a function that is called with arguments by position.
+
+    Args:
+        count: The number of arguments. A built-in function may not tell what it takes.
+        wanted: Of what it is a function, for the message.
+    """
+
+    def check(value: Any, name: str) -> Any:
+        error = ArgumentError(f"{name} is {shown(value)}: pass a function of {wanted}")
+        if not callable(value):
+            raise error
+        try:
+            inspect.signature(value).bind(*range(count))
+        except TypeError:
+            raise error from None
+        except ValueError:
+            pass
+        return value
+
+    return check
+
+
 TEXT = instance(str, "a text")
 NAMES = items(TEXT, "a sequence of names")
-FUNCTION = instance(Callable, "a function")

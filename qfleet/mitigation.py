@@ -1,13 +1,14 @@
 """Expectation values of noisy circuits by zero-noise extrapolation."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import cirq
 import numpy as np
 import sympy
 from numpy.typing import ArrayLike, DTypeLike
 
-from qfleet.argument_checks import FUNCTION, checked, shown
+from qfleet.argument_checks import checked, function, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
 from qfleet.engine.arguments import Observables, checked_names
@@ -21,13 +22,11 @@ Noise = Callable[[cirq.Circuit, int], cirq.Circuit]
 error of the readout by it: `lambda c, factor: add_noise(c, rates, qubits, readings=factor)`."""
 
 
-def _noise_function(value: object, name: str) -> object:
-    # A channel of Cirq can be called, too: with qubits.
-    if isinstance(FUNCTION(value, name), cirq.Gate):
-        raise ArgumentError(
-            f"{name} is {shown(value)}: pass a function of the folded circuit and its factor"
-        )
-    return value
+def _noise_function(value: Any, name: str) -> Any:
+    wanted = "the folded circuit and its factor"
+    if isinstance(value, cirq.Gate):  # a channel of Cirq can be called, too: with qubits
+        raise ArgumentError(f"{name} is {shown(value)}: pass a function of {wanted}")
+    return function(2, wanted)(value, name)
 
 
 class MitigatedCircuit:

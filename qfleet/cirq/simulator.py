@@ -85,6 +85,11 @@ class Simulator(
             self._random = cirq.value.parse_random_state(seed)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"seed is {shown(seed)}: {error}") from None
+        # Cirq returns what it does not know.
+        if not isinstance(self._random, np.random.RandomState) and self._random is not np.random:
+            raise ArgumentError(
+                f"seed is {shown(seed)}: pass an integer, a numpy.random.RandomState or None"
+            )
         self._parts: _Cache[_Parts] = _Cache()
         self._keys: _Cache[object] = _Cache()
         self._compiled: _Cache[CompiledCircuit] = _Cache()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qfleet.argument_checks import FUNCTION, TEXT, checked, integer, optional
+from qfleet.argument_checks import TEXT, checked, function, integer, optional
 from qfleet.errors import ProblemError
 
 STATES = ("ghz", "w", "dicke:k", "random:seed")
@@ -21,7 +21,7 @@ MAX_AMPLITUDES = 1 << 24
 _MAX_BYTES = 16 * MAX_AMPLITUDES + (1 << 16)  # with the header of the array
 
 
-@checked(name=TEXT, qubits=integer(0), read=optional(FUNCTION))
+@checked(name=TEXT, qubits=integer(0), read=optional(function(1, "a path")))
 def target_states(name: str, qubits: int, read: Callable[[str], bytes] | None = None) -> np.ndarray:
     """Return target states, complex128 [states, 2**qubits], with norm 1.
 

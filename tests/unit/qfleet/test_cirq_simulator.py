@@ -251,6 +251,12 @@ def test_simulator_other_dtype_is_refused() -> None:
         qfleet.cirq.Simulator(dtype=np.float32)
 
 
+@pytest.mark.parametrize("seed", [float("nan"), 1.5, "12", -1, [1, 2], np.random.default_rng(1)])
+def test_other_seed_raises(seed: object) -> None:
+    with pytest.raises(ArgumentError, match="seed is "):
+        qfleet.cirq.Simulator(seed=seed)
+
+
 def test_gradients_match_finite_differences() -> None:
     simulator = qfleet.cirq.Simulator(dtype=np.complex128)
     observables = [cirq.Z(A) * cirq.X(B), cirq.Y(C) + 0.5 * cirq.Z(B)]

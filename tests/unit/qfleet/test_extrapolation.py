@@ -69,9 +69,10 @@ def test_fold_names_the_error_of_a_gate() -> None:
         fold(cirq.Circuit(Broken().on(A)), 3)
 
 
-def test_channel_in_place_of_a_noise_function_raises() -> None:
-    with pytest.raises(ArgumentError, match="noise"):
-        qfleet.MitigatedCircuit(cirq.Circuit(cirq.X(A)), cirq.depolarize(0.1))
+@pytest.mark.parametrize("function", [cirq.depolarize(0.1), None, lambda folded: folded])
+def test_other_noise_function_raises(function: object) -> None:
+    with pytest.raises(ArgumentError, match=r"noise is .*: pass a function of the folded"):
+        qfleet.MitigatedCircuit(cirq.Circuit(cirq.X(A)), function)
 
 
 def test_mitigated_circuit_without_qubits_raises() -> None:
