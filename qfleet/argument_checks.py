@@ -143,8 +143,8 @@ def function(count: int, wanted: str) -> Check:
     """Return the check of a function that is called with arguments by position.
 
     Args:
-        count: The number of arguments. A built-in function may not tell what it takes.
-        wanted: Of what it is a function, for the message.
+        count: The number of arguments; that of a built-in function may be unknown.
+        wanted: The arguments, for the message.
     """
 
     def check(value: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ import cirq
 import torch
 from torch import Tensor, nn
 
-from qfleet.argument_checks import FUNCTION, optional
+from qfleet.argument_checks import function, optional
 from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.engine.arguments import checked_observables
@@ -19,7 +19,7 @@ from qfleet.torch import functional
 _COMPLEX = {torch.float32: "complex64", torch.float64: "complex128"}
 
 Initializer = Callable[[Tensor], object]
-_INITIALIZER = optional(FUNCTION)
+_INITIALIZER = optional(function(1, "a tensor, which it fills"))
 
 
 class CircuitModule(nn.Module):
