@@ -46,7 +46,7 @@ def test_workers_and_threads_do_not_change_a_bit(start, tmp_path, model):
         *FOUR_QUBITS[:5], "INITIALIZATIONS=2", "INITIALIZATION_EPOCHS=2", "EPOCHS=6",
         "PROFILER_PORT=0", f"MODEL={model}", *REPRODUCIBLE,
     )  # fmt: skip
-    # test_tensorflow_process_group.py has two and three workers.
+    # test_tensorflow_process_group.py has one and two workers, at night three.
     alone = train(start, tmp_path / "1", *settings, "WORKERS=1", "THREADS=3")
     other = train(start, tmp_path / "4", *settings, "WORKERS=4", "THREADS=1")
     assert distance(other, alone) == 0
