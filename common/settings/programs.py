@@ -111,6 +111,10 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
 """Program -> TARGET -> the settings that it uses; `any` where TARGET is not used."""
 
 
+_REFUSED: Mapping[str, Names] = MappingProxyType({"study": _names("run dry_run")})
+"""Settings that a program reads to refuse them in words of its own: its help does not list them."""
+
+
 _SET_ELSEWHERE = {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)}
 POD_SETTINGS: Mapping[str, Names] = MappingProxyType(
     {
@@ -211,7 +215,7 @@ def listed_fields(program: str) -> Mapping[str, SettingField]:
     """
     if not program:
         return all_fields()
-    used = used_anywhere(program)
+    used = used_anywhere(program) - _REFUSED.get(program, frozenset())
     known = {**all_fields(), **option_fields(program)}
     listed = {name: field for name, field in known.items() if name in used}
     return {**listed, **synonym_fields(program)}
