@@ -8,6 +8,7 @@ source is the recorded one and lies where the user's own modules lie.
 import ast
 import hashlib
 import importlib.util
+import itertools
 import os
 import site
 import sys
@@ -113,7 +114,8 @@ def check_functions(settings: Settings) -> None:
         module = module_of(title)
         top = module.partition(".")[0]
         if (files := find_files(module)) is not None:
-            check_source(title, Path(str(files[module])), parameters)
+            file = Path(str(files[module]))
+            _check_imports(title, file, check_source(title, file, parameters))
         elif top not in sys.modules and importlib.util.find_spec(top) is None:
             raise SettingsError(f"{title}: module {top!r} is not in this folder or on PYTHONPATH")
 
@@ -123,13 +125,42 @@ def module_of(title: str) -> str:
     return title.partition("=")[2].partition(":")[0]
 
 
-def check_source(title: str, file: Path, parameters: Sequence[str]) -> None:
+def _check_imports(title: str, file: Path, tree: ast.Module) -> None:
+    """Check that what a module imports before anything else is installed here.
+
+    Other imports may be meant to fail, or follow a change of sys.path.
+
+    Raises:
+        SettingsError: A package is not found.
+    """
+    for node in itertools.takewhile(_is_import_or_text, tree.body):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [str(node.module)]
+        for top in (name.partition(".")[0] for name in names):
+            if top not in sys.modules and importlib.util.find_spec(top) is None:
+                raise SettingsError(
+                    f"{title} imports {top!r} at {file}:{node.lineno}, which is not installed"
+                    f" for {sys.executable}: install it there"
+                )
+
+
+def _is_import_or_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+
+
+def check_source(title: str, file: Path, parameters: Sequence[str]) -> ast.Module:
     """Check that a file defines a function. What only an import shows is left to the import.
 
     Args:
         title: SETTING=module:factory.
         file: The module.
         parameters: Names of the function's parameters.
+
+    Returns:
+        The syntax tree of the file.
 
     Raises:
         SettingsError: The file is not Python, does not define the name, or defines a class or a
@@ -149,7 +180,7 @@ def check_source(title: str, file: Path, parameters: Sequence[str]) -> None:
         raise SettingsError(f"{title}: module {module_of(title)!r} has no {name!r}")
     node, *others = bindings
     if others or getattr(node, "name", "") != name or getattr(node, "decorator_list", []):
-        return
+        return tree
     expected = f"({', '.join(parameters)})"
     if isinstance(node, ast.ClassDef):
         raise SettingsError(
@@ -161,6 +192,7 @@ def check_source(title: str, file: Path, parameters: Sequence[str]) -> None:
             f" `def {name}({ast.unparse(node.args)})` at {file}:{node.lineno}: change its"
             f" parameters to {expected}"
         )
+    return tree
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:

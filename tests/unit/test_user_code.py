@@ -155,6 +155,33 @@ def test_source_that_cannot_work_is_refused(
     assert str(error.value).startswith(title)
 
 
+BUILD = "def build(features, settings): ..."
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        (f"import nowhere.net\n{BUILD}", "nowhere"),
+        (f"'A net.'\nimport json, nowhere as net\n{BUILD}", "nowhere"),
+        (f"from nowhere.net import layer\n{BUILD}", "nowhere"),
+        (f"try:\n    import nowhere\nexcept ImportError:\n    pass\n{BUILD}", ""),
+        (f"import sys\nsys.path.append('lib')\nimport nowhere\n{BUILD}", ""),
+        (f"from . import nowhere\n{BUILD}", ""),
+        (f"import parcel.net, numpy\n{BUILD}", ""),
+    ],
+)
+def test_missing_import_is_refused_before_the_start(
+    folder: Path, source: str, missing: str
+) -> None:
+    (folder / "importing.py").write_text(source)
+    settings = Settings.from_args(["MODEL=importing:build"])
+    if not missing:
+        user_code.check_functions(settings)
+        return
+    with pytest.raises(SettingsError, match=f"MODEL=importing:build imports '{missing}' at .*:"):
+        user_code.check_functions(settings)
+
+
 def test_functions_of_settings_are_found_first(folder: Path) -> None:
     user_code.check_functions(Settings.from_args([]))
     user_code.check_functions(Settings.from_args(["MODEL=parcel.net:build"]))
