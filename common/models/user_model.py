@@ -62,8 +62,8 @@ def build_user_model(features: int, settings: Settings, target: Target) -> keras
 
     Raises:
         SettingsError: The factory can't be imported, is not a function of these arguments, fails,
-            returns no Keras model, one that fails when it is called, or one with other outputs than
-            the target has.
+            returns no Keras model, one that fails when it is called, one with other outputs than
+            the target has, or one without weights to train.
     """
     name, verbose = settings.model.model, settings.job.verbose
     model = call_factory(settings, features, target.outputs)
@@ -84,6 +84,10 @@ def build_user_model(features: int, settings: Settings, target: Target) -> keras
             _trace(model, features)
             _traced.add(name)
     _check_outputs(name, predictions, target)
+    if not model.trainable_weights:
+        raise SettingsError(
+            f"MODEL={name} returned a model without trainable weights: give it a layer with some"
+        )
     return model
 
 

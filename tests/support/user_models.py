@@ -26,6 +26,11 @@ def diverging(features: int, settings: Any, start: float = 0.0) -> keras.Model:
     )
 
 
+def without_weights(features: int, settings: Any) -> keras.Model:
+    """Return a model that nothing is trained of."""
+    return keras.Sequential([keras.Input((features,)), keras.layers.Dense(1, trainable=False)])
+
+
 def diverging_second(features: int, settings: Any) -> keras.Model:
     """Return a model that is infinite only in the second initialization."""
     is_second = settings.data.seed == INITIALIZATION_SEEDS[1]

@@ -17,6 +17,7 @@ from common.settings import Settings
         ("with_missing_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
         ("with_mixed_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
         ("with_model_of_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
+        ("without_weights", SIGNS, "without trainable weights"),
         ("with_wider_input", SIGNS, r"inputs of the shape \[3\] per example, but .* has 2 angles"),
         (
             "with_other_symbols",
@@ -26,7 +27,7 @@ from common.settings import Settings
         ("with_setting_without_group", SIGNS, "read settings.training.learning_rate"),
     ],
 )
-def test_model_with_other_outputs_is_refused(factory: str, target: Target, words: str) -> None:
+def test_model_that_does_not_fit_is_refused(factory: str, target: Target, words: str) -> None:
     settings = Settings.from_args([f"MODEL=tests.support.user_models:{factory}", "QUBITS=2"])
     with pytest.raises(SettingsError, match=words) as caught:
         build_user_model(2, settings, target)
