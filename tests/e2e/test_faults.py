@@ -89,7 +89,7 @@ def seconds() -> list[float]:
         pytest.param(evict, 1, marks=pytest.mark.nightly),
         (evict, 0),
         pytest.param(force, 1, marks=pytest.mark.nightly),
-        (force, 0),
+        pytest.param(force, 0, marks=pytest.mark.nightly),  # the kill is of the other worker
         (kill, 1),
         pytest.param(kill, 0, marks=pytest.mark.nightly),
         (starve, 1),

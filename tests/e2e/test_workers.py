@@ -39,6 +39,7 @@ def test_one_worker_trains(cluster_storage: None) -> None:
     job.delete()
 
 
+@pytest.mark.nightly  # tests/integration/test_wide_training.py is on this machine
 def test_1024_qubits_train_and_predict(root: storage.StoragePath) -> None:
     settings = (setting for setting in SETTINGS if not setting.startswith("QUBITS"))
     job = kube.start("qubits-1024", *settings, "QUBITS=1024", "LAYERS=1", "EPOCHS=3")

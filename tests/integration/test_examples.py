@@ -67,11 +67,13 @@ def finished(checkout: Path) -> Path:
     return checkout / "runs" / "hybrid"
 
 
+@pytest.mark.nightly  # the installed command trains, predicts and reports so, too
 def test_local_training_leaves_result_and_report(finished: Path) -> None:
     assert result(finished)["epochs"] == 6
     assert (finished / "predictions" / "report.html").is_file()
 
 
+@pytest.mark.nightly  # the installed command trains this model on a table
 def test_custom_model_is_trained(checkout: Path) -> None:
     run_example(checkout, "bash", "examples/custom_model/run.sh")
     model = json.loads((checkout / "runs/custom-model/run.json").read_text())["settings"]["model"]
