@@ -1,32 +1,23 @@
 """Expectation values of noisy circuits by zero-noise extrapolation."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import cirq
 import numpy as np
 import sympy
 from numpy.typing import ArrayLike, DTypeLike
 
-from qfleet.argument_checks import checked, function, shown
+from qfleet.argument_checks import checked, function
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
 from qfleet.engine.arguments import Observables, checked_names
 from qfleet.engine.compiled_circuit import compile_circuit
-from qfleet.errors import ArgumentError
 from qfleet.extrapolation import extrapolate
 from qfleet.zne_factors import check_factors, check_fit
 
 Noise = Callable[[cirq.Circuit, int], cirq.Circuit]
 """Returns a folded circuit with noise. The second argument is the factor; `add_noise` repeats the
 error of the readout by it: `lambda c, factor: add_noise(c, rates, qubits, readings=factor)`."""
-
-
-def _noise_function(value: Any, name: str) -> Any:
-    wanted = "the folded circuit and its factor"
-    if isinstance(value, cirq.Gate):  # a channel of Cirq can be called, too: with qubits
-        raise ArgumentError(f"{name} is {shown(value)}: pass a function of {wanted}")
-    return function(2, wanted)(value, name)
 
 
 class MitigatedCircuit:
@@ -62,7 +53,7 @@ class MitigatedCircuit:
         [[1.0]]
     """
 
-    @checked(circuit=CIRCUIT, noise=_noise_function)
+    @checked(circuit=CIRCUIT, noise=function(2, "the folded circuit and its factor"))
     def __init__(
         self,
         circuit: cirq.AbstractCircuit,

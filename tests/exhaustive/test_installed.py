@@ -96,11 +96,7 @@ def test_other_python_trains_and_predicts(version: str, tmp_path: Path) -> None:
     assert "report.html" in other.run(tmp_path / "empty", "report")
 
 
-@pytest.mark.parametrize(
-    # An own model on a table is trained by the command above.
-    "name",
-    ["quickstart", pytest.param("own_circuit", marks=pytest.mark.nightly)],
-)
+@pytest.mark.parametrize("name", ["quickstart", "own_circuit"])
 def test_notebook_runs_in_an_empty_folder(installed: Installed, tmp_path: Path, name: str) -> None:
     document = json.loads((ROOT / f"examples/{name}.ipynb").read_text())
     cells = [cell for cell in document["cells"] if cell["cell_type"] == "code"]

@@ -85,7 +85,7 @@ def test_worker_imports_no_large_package_itself(start, tmp_path):
     }
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.nightly), 3])
 def test_result_does_not_depend_on_workers(start, tmp_path, undisturbed, workers):
     process = start(tmp_path, *LONG, f"WORKERS={workers}")
     assert process.wait() == 0, process.output

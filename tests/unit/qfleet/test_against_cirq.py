@@ -58,9 +58,9 @@ def test_each_kind_of_gate_agrees_with_cirq(kind: str) -> None:
     compare(Case(circuit, observables, batch=3, seed=1))
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", range(2))
 def test_random_circuits_agree_with_cirq(part: int) -> None:
-    """The exhaustive tier checks 500 circuits; see tests/exhaustive/test_random_circuits.py."""
+    """At night, 500 circuits are checked; see tests/exhaustive/test_random_circuits.py."""
     dtype = "complex64" if part % 4 == 0 else "complex128"
     check_each(draw_cases(part, 10), lambda case: compare(case, dtype=dtype))
 

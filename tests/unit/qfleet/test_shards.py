@@ -24,7 +24,7 @@ def results(simulator: object, angles: tf.Tensor, parameters: tf.Tensor) -> list
     return [values.numpy(), *(one.numpy() for one in gradients)]
 
 
-@pytest.mark.parametrize("batch", [1, 20])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.nightly), 20])
 def test_halves_of_random_circuits_add_up(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ShardedSimulator, "_sum_over_processes", lambda self, rows: rows)
     compared = 0
