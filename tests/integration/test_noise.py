@@ -34,7 +34,7 @@ def infer(storage: Path, *args: str) -> float:
 def test_noisy_training_and_inference(start, tmp_path):
     from common.runs.loading import load
 
-    trained = start(tmp_path, *NOISY)
+    trained = start(tmp_path, *NOISY, "WORKERS=1")
     assert trained.wait() == 0, trained.output
     result = json.loads((tmp_path / "r" / "result.json").read_text())
     recorded = result["metrics"]["test"]["mse"]
@@ -71,7 +71,7 @@ def test_circuits_on_a_device_train_and_predict(start, tmp_path):
 
 
 def test_run_with_other_calibration_is_refused(start, tmp_path):
-    noisy = [*NOISY[:-1], "EPOCHS=1000"]
+    noisy = [*NOISY[:-1], "EPOCHS=1000", "WORKERS=1"]
     begun = start(tmp_path, *noisy, f"NOISE={write_device(tmp_path)}")
     begun.wait_until(lambda: checkpoints(tmp_path / "r"))
     begun.close()

@@ -56,7 +56,7 @@ def test_sampler_trains_and_inference_computes_without_it(start, tmp_path, monke
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     settings = [*STATE[:3], "QUBITS=2", "LAYERS=1", "EPOCHS=30", "LEARNING_RATE=0.2", NOISE]
-    sampler = ("SAMPLER=my_sampler:build", "SHOTS=300")
+    sampler = ("SAMPLER=my_sampler:build", "SHOTS=300", "WORKERS=1")
     trained = start(tmp_path, *COMMON, *settings, *sampler)
     assert trained.wait() == 0, trained.output
     (tmp_path / "my_sampler.py").rename(tmp_path / "moved.py")

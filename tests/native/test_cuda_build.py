@@ -4,6 +4,7 @@ import ctypes
 import subprocess
 from collections.abc import Callable
 from ctypes import byref
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Built:
 
     def make(architectures: list[str] | None) -> Path:
         path = tmp_path / "libqfleet_cuda.so"
-        build(path, checked_sources(), cuda_toolchain(architectures))
+        tools = cuda_toolchain(architectures)
+        less = (*tools.compile, "-Xcicc", "-O1")  # nothing is run: two thirds of the time
+        build(path, checked_sources(), replace(tools, compile=less))
         return path
 
     return make
