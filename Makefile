@@ -149,7 +149,8 @@ override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=wo
 test: ## run the default tests: 5 minutes
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tensorboard)
-	@$(pytest) -m default
+	@# They wait less than others: 329 s for three at a time, 344 s for four.
+	@$(pytest) --numprocesses=3 -m default
 
 test-tfq: ## run the tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
