@@ -112,12 +112,13 @@ def check_functions(settings: Settings) -> None:
     add_current_folder()
     for title, parameters in named_functions(settings).items():
         module = module_of(title)
-        top = module.partition(".")[0]
         if (files := find_files(module)) is not None:
             file = Path(str(files[module]))
             _check_imports(title, file, check_source(title, file, parameters))
-        elif top not in sys.modules and importlib.util.find_spec(top) is None:
-            raise SettingsError(f"{title}: module {top!r} is not in this folder or on PYTHONPATH")
+        elif missing := _missing_package(module):
+            raise SettingsError(
+                f"{title}: module {missing!r} is not in this folder or on PYTHONPATH"
+            )
 
 
 def module_of(title: str) -> str:
@@ -137,12 +138,17 @@ def _check_imports(title: str, file: Path, tree: ast.Module) -> None:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [str(node.module)]
-        for top in (name.partition(".")[0] for name in names):
-            if top not in sys.modules and importlib.util.find_spec(top) is None:
-                raise SettingsError(
-                    f"{title} imports {top!r} at {file}:{node.lineno}, which is not installed"
-                    f" for {sys.executable}: install it there"
-                )
+        for missing in filter(None, map(_missing_package, names)):
+            raise SettingsError(
+                f"{title} imports {missing!r} at {file}:{node.lineno}, which is not installed"
+                f" for {sys.executable}: install it there"
+            )
+
+
+def _missing_package(module: str) -> str:
+    """Return the outermost package of a module, or "" where it is found."""
+    top = module.partition(".")[0]
+    return "" if top in sys.modules or importlib.util.find_spec(top) else top
 
 
 def _is_import_or_text(node: ast.stmt) -> bool:

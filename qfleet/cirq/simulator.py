@@ -85,7 +85,7 @@ class Simulator(
             self._random = cirq.value.parse_random_state(seed)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"seed is {shown(seed)}: {error}") from None
-        # Cirq returns what it does not know.
+        # parse_random_state returns any other object as it is.
         if not isinstance(self._random, np.random.RandomState) and self._random is not np.random:
             raise ArgumentError(
                 f"seed is {shown(seed)}: pass an integer, a numpy.random.RandomState or None"

@@ -64,7 +64,7 @@ def predictions(storage: Path) -> list[dict[str, str]]:
     ],
 )
 def test_task_trains_and_predicts(start, tmp_path, task):
-    # The test below trains classes in two workers too, and "energy" differs in its angles only.
+    # The test below trains "classes" in two workers, and "energy" is a family of Hamiltonians, too.
     workers = 1 if task in ("classes", "shared") else 2
     trained = start(tmp_path, *settings(task, tmp_path), f"WORKERS={workers}")
     assert trained.wait() == 0, trained.output
