@@ -92,7 +92,7 @@ def seconds() -> list[float]:
         pytest.param(force, 0, marks=pytest.mark.nightly),  # the kill is of the other worker
         (kill, 1),
         pytest.param(kill, 0, marks=pytest.mark.nightly),
-        (starve, 1),
+        pytest.param(starve, 1, marks=pytest.mark.nightly),  # the kernel kills it, too
     ],
 )
 def test_workers_restart_after_a_fault(

@@ -70,7 +70,7 @@ def test_dry_run_changes_nothing(checkout: Checkout, empty: str) -> None:
 
 
 def test_run_is_followed_to_its_end(trained: str) -> None:
-    for text in ("tfjob/qfleet-qcnn created", "job qfleet-qcnn Created", "'qcnn'", "epoch 3/3"):
+    for text in ("tfjob/qfleet-qcnn created", "job qfleet-qcnn Running", "'qcnn'", "epoch 3/3"):
         assert text in trained
     assert "make inference TARGET=k8s RUN=qcnn" in trained
     assert "job qfleet-qcnn Succeeded" in trained

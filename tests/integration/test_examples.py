@@ -141,9 +141,15 @@ def test_noise_example_is_extrapolated(checkout: Path) -> None:
         assert "unmitigated_prediction" in next(csv.reader(file))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
-    ["ten_digits", "diabetes", pytest.param("hydrogen", marks=pytest.mark.nightly), "w_state"],
+    [
+        "ten_digits",
+        pytest.param("diabetes", marks=pytest.mark.exhaustive),
+        "hydrogen",
+        "w_state",
+    ],
 )
 def test_example_of_each_task_runs(checkout: Path, name: str) -> None:
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}

@@ -26,13 +26,14 @@ def infer(*args: str) -> subprocess.CompletedProcess:
     )
 
 
-def test_inference_prints_files_and_next_commands(tmp_path):
+def test_inference_prints_files_and_next_commands(tmp_path, monkeypatch, capsys):
     run = finish(tmp_path, "small", "MODEL=qcnn")
-    done = infer(f"STORAGE={tmp_path}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"predictions  {run.predictions / 'test.csv'}" in done.stdout
-    assert f"report       {run.predictions / 'report.html'}" in done.stdout
-    assert f"make inference STORAGE={tmp_path} RUN=small INPUT=" in done.stdout
+    monkeypatch.setattr(sys, "argv", ["inference", f"STORAGE={tmp_path}"])
+    assert run_main(main) == 0
+    printed = capsys.readouterr().out
+    assert f"predictions  {run.predictions / 'test.csv'}" in printed
+    assert f"report       {run.predictions / 'report.html'}" in printed
+    assert f"make inference STORAGE={tmp_path} RUN=small INPUT=" in printed
     assert len(storage.read_bytes(run.predictions / "test.csv").splitlines()) == 61
 
 

@@ -105,7 +105,7 @@ def test_workers_without_a_micro_batch_take_part(start, tmp_path):
     [
         (3, "weight:1:9", "worker 1 has other weights"),
         (2, "later:1:9", "workers 0, 1 have different weights"),
-        pytest.param(2, "slot:0:9", "worker 0", marks=pytest.mark.exhaustive),
+        (2, "slot:0:9", "worker 0"),
         (3, "later:0:9", "worker 0 has other weights"),
     ],
 )
@@ -121,7 +121,6 @@ def test_damaged_memory_restarts_from_an_agreed_state(start, tmp_path, workers, 
     assert distance(storage / "hybrid", expected) == 0
 
 
-@pytest.mark.exhaustive
 def test_infinite_loss_keeps_the_last_checkpoint(start, tmp_path):
     settings = (*SMALL[:-1], "EPOCHS=8", "LEARNING_RATE=1", "KEEP_CHECKPOINTS=1")
     model = "tests.support.user_models:diverging"

@@ -55,7 +55,7 @@ def test_sampler_trains_and_inference_computes_without_it(start, tmp_path, monke
         "import cirq\n\ndef build(settings):\n    return cirq.DensityMatrixSimulator(seed=1)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    settings = [*STATE[:3], "QUBITS=2", "LAYERS=1", "EPOCHS=30", "LEARNING_RATE=0.2", NOISE]
+    settings = [*STATE[:3], "QUBITS=2", "LAYERS=1", "EPOCHS=15", "LEARNING_RATE=0.4", NOISE]
     sampler = ("SAMPLER=my_sampler:build", "SHOTS=300", "WORKERS=1")
     trained = start(tmp_path, *COMMON, *settings, *sampler)
     assert trained.wait() == 0, trained.output

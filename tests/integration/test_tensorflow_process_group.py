@@ -108,6 +108,7 @@ def test_worker_stopped_at_any_moment_is_replaced(start, tmp_path, undisturbed, 
     assert distance(tmp_path / "hybrid", undisturbed[0]) == 0
 
 
+@pytest.mark.nightly  # a killed worker of the installed command ends so too
 def test_killed_worker_resumes_with_equal_weights(start, tmp_path, undisturbed, monkeypatch):
     run, temporary = tmp_path / "hybrid", tmp_path / "temporary"
     temporary.mkdir()

@@ -58,6 +58,7 @@ def test_1024_qubits_survive_a_kill_and_predict(start, tmp_path, no_search):
     assert "Excerpt: the first 12 of 1,024 qubits" in report
 
 
+@pytest.mark.nightly
 def test_a_resumed_run_contracts_in_the_recorded_order(start, tmp_path, no_search):
     settings = ("QUBITS=40", *WIDE, "WORKERS=1")
     whole = start(tmp_path / "whole", *settings)

@@ -71,6 +71,7 @@ def test_cpp_tests_under_address_sanitizer_pass(
     run(*without_address_randomization(), made, *options)
 
 
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.timeout(900)
 def test_cpp_tests_under_thread_sanitizer_pass(tmp_path: Path) -> None:
