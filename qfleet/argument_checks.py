@@ -31,8 +31,9 @@ def checked(**checks: Check) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
         @functools.wraps(function)
         def call(*args: _P.args, **named: _P.kwargs) -> _R:
             given = signature.bind(*args, **named)
-            for name in given.arguments.keys() & checks.keys():
-                given.arguments[name] = checks[name](given.arguments[name], name)
+            for name, value in given.arguments.items():  # in the order of the signature
+                if name in checks:
+                    given.arguments[name] = checks[name](value, name)
             return function(*given.args, **given.kwargs)
 
         return call

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,7 +64,17 @@ class StudyDefinition:
         Raises:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
-        given = _split(args)
+        given, words = _split(args)
+        try:
+            return cls._from_values(given)
+        except SettingsError as error:
+            message = str(error)
+            for word, name in words:  # as the user wrote it
+                message = re.sub(rf"\b{name}\b", word, message)
+            raise SettingsError(message) from None
+
+    @classmethod
+    def _from_values(cls, given: Mapping[str, str]) -> Self:
         values = _read_file(given) | given
         chosen = [f"search={values['search']}"] if "search" in values else []
         search = Settings.with_options(["config=", *chosen], PROGRAM, StudyOptions)[1].search
@@ -83,7 +94,10 @@ class StudyDefinition:
         given_once = [*plain, *optional, *to_args(first)]
         settings, options = Settings.with_options(given_once, PROGRAM, StudyOptions)
         seeds = next((axis.values for axis in axes if axis.name == "seed"), None)
-        numbers = [int(one) for one in seeds] if seeds else [settings.data.seed]
+        if seeds is None:
+            numbers = [settings.data.seed]
+        else:
+            numbers = [Settings.from_args([f"SEED={one}"]).data.seed for one in seeds]
         study = cls(settings, options, tuple(plain), varied, tuple(numbers))
         study._check()
         return study
@@ -299,13 +313,16 @@ def _read_file(given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _split(args: Sequence[str]) -> dict[str, str]:
-    """Return the text of each setting on the command line by name."""
+def _split(args: Sequence[str]) -> tuple[dict[str, str], set[tuple[str, str]]]:
+    """Return the text of each setting on the command line by name, and the used synonyms."""
     fields = {**all_options(), **Settings.fields()}  # options are refused with what uses them
     given: dict[str, str] = {}
     shown: dict[str, str] = {}
+    words: set[tuple[str, str]] = set()
     for word, field, text in split_args(args, fields, STUDY_SYNONYMS):
         last = f"{word.upper()}={text}"
         given[field.name] = text
         require_one_value(last, shown.setdefault(field.name, last))
-    return given
+        if word in STUDY_SYNONYMS:
+            words.add((word.upper(), field.name.upper()))
+    return given, words

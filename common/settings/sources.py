@@ -209,7 +209,9 @@ def format_error(error: ValidationError, given: Mapping[str, Given], fields: Fie
     if len(text) > MAX_SHOWN:
         text = f"{text[:MAX_SHOWN]}..."
     unit = f", in {field.unit}" if field.unit else ""
-    message = f"{text} is not allowed: {field.variable} is {describe_constraint(field)}{unit}"
+    word = text.partition("=")[0]
+    named = word if word.lower() in _SYNONYMS else field.variable
+    message = f"{text} is not allowed: {named} is {describe_constraint(field)}{unit}"
     return message + _near_value(str(given[field.name].value), field)
 
 
@@ -274,11 +276,11 @@ def split_args(
 
 def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
     found: dict[str, Given] = {}
-    for _, field, value in split_args(args, fields):
+    for word, field, value in split_args(args, fields):
         # An empty value is the default, even if the environment or the file has another value.
         found[field.name] = Given(
             field.default if value == "" else value,
-            f"{field.variable}={value}",
+            f"{word.upper()}={value}",
             is_argument=value != "",
             earlier=found[field.name].text if field.name in found else "",
         )

@@ -161,6 +161,14 @@ def checked_observables(observables: Observables) -> tuple[cirq.PauliSum, ...]:
     return tuple(sums)
 
 
+def required_observables(observables: Observables) -> tuple[cirq.PauliSum, ...]:
+    """Return observables as sums, at least one."""
+    sums = checked_observables(observables)
+    if not sums:
+        raise ArgumentError("observables is empty: pass the observables to read")
+    return sums
+
+
 def checked_symbols(
     inputs: Iterable[str | sympy.Symbol],
     parameters: Iterable[str | sympy.Symbol] | None,

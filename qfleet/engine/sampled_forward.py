@@ -16,9 +16,9 @@ from qfleet.compiler.circuit.symbols import check_symbols, parameter_names
 from qfleet.engine.arguments import (
     Observables,
     checked_array,
-    checked_observables,
     checked_symbols,
     checked_values,
+    required_observables,
 )
 from qfleet.errors import ArgumentError
 
@@ -65,9 +65,7 @@ class SampledForward:
         names = sorted(parameter_names(circuit))
         self.inputs, self.parameters = checked_symbols(inputs, parameters, names)
         check_symbols(circuit, self.inputs, self.parameters)
-        sums = checked_observables(observables)
-        if not sums:
-            raise ArgumentError("observables is empty: pass the observables to read")
+        sums = required_observables(observables)
         self._sampler, self._shots, self.readouts = sampler, shots, len(sums)
         qubits = sorted({*circuit.all_qubits(), *(q for one in sums for q in one.qubits)})
         terms = collect(sums, {qubit: at for at, qubit in enumerate(qubits)})

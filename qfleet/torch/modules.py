@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qfleet.argument_checks import function, optional
 from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.compiler.circuit.sampling import SHOTS
-from qfleet.engine.arguments import checked_observables
+from qfleet.engine.arguments import checked_observables, required_observables
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError
 from qfleet.torch import functional
@@ -181,9 +181,8 @@ class Expectation(CircuitModule):
         observables: Iterable[cirq.PauliSum | cirq.PauliString],
         **options: Any,
     ) -> None:
-        super().__init__(circuit, inputs, observables=observables, **options)
-        if not self.observables:
-            raise ArgumentError("observables is empty: pass the observables to read")
+        sums = required_observables(observables)
+        super().__init__(circuit, inputs, observables=sums, **options)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return expectation values [..., K] for inputs [..., I]."""

@@ -22,7 +22,13 @@ COMMON = {"circuit": CIRCUIT, "inputs": INPUTS, "parameters": ["p", "q"], "backe
 }
 TRAINED = {**COMMON, "seed": 1, "initializer": "zeros"}
 LAYERS: dict[Callable[..., Any], dict[str, Any]] = {
-    Expectation: {**TRAINED, "observables": SUMS, "gradient_circuit": CIRCUIT},
+    Expectation: {
+        **TRAINED,
+        "observables": SUMS,
+        "gradient_circuit": CIRCUIT,
+        "program": None,
+        "sampler": None,
+    },
     SampledExpectation: {**TRAINED, "observables": SUMS, "shots": 3},
     Samples: {**TRAINED, "shots": 3},
     State: TRAINED,
@@ -41,6 +47,18 @@ def test_nonsense_is_refused_by_name(layer: Callable[..., Any]) -> None:
             with pytest.raises(LibraryError) as found:
                 layer(**{**LAYERS[layer], argument: value})
             assert argument.rstrip("s") in str(found.value), (argument, at, str(found.value))
+
+
+@pytest.mark.parametrize("layer", [Expectation, SampledExpectation, ControlledExpectation])
+def test_no_observables_are_refused(layer: Callable[..., Any]) -> None:
+    with pytest.raises(LibraryError, match="observables is empty"):
+        layer(**{**LAYERS[layer], "observables": []})
+
+
+def test_new_circuit_of_other_readouts_is_refused() -> None:
+    layer = Expectation(CIRCUIT, INPUTS, SUMS)
+    with pytest.raises(LibraryError, match="observables has 1 entries"):
+        layer.set_circuit(CIRCUIT, SUMS[:1])
 
 
 @pytest.mark.parametrize("layer", [State, Samples, SampledExpectation])

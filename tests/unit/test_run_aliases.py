@@ -78,6 +78,11 @@ def test_promotion_with_a_mistake_is_refused(shared, monkeypatch, args) -> None:
     assert not (shared / "p").exists()
 
 
+def test_wrong_alias_is_named_as_it_was_written(shared, monkeypatch) -> None:
+    with pytest.raises(SettingsError, match="^AS=a/b is not allowed: AS is"):
+        call(monkeypatch, shared, "PROMOTE=one", "AS=a/b")
+
+
 def test_training_under_an_alias_is_refused(shared) -> None:
     runs.promote(Run.at(shared, "one"), "taken")
     settings = Settings.from_values(storage=str(shared), run="taken")

@@ -98,7 +98,10 @@ def test_definition_of_a_measured_study_is_valid(file: Path, tmp_path, monkeypat
         (["QUBITS=9..4"], "QUBITS"),
         (["MODEL=1..4"], "MODEL"),
         (["LEARNING_RATE=0.1..0.2"], "LEARNING_RATE"),
-        (["SEEDS=0..20000"], "SEED"),
+        (["SEEDS=0..20000"], "SEEDS=0..20000"),
+        (["SEEDS=0,x"], "SEEDS=x is not allowed: SEEDS"),
+        (["SEEDS=0,-5"], "SEEDS=-5"),
+        (["SEED=0,-5"], "SEED=-5"),
         (["MODEL=qcnn,hybrid", "LAYERS=0,2"], "LAYERS"),
         (["TRIALS=4"], "TRIALS"),
         (["SEARCH=random", "QUBITS=4..6"], "TRIALS"),
@@ -120,6 +123,12 @@ def test_definition_with_a_mistake_names_the_setting(args: list[str], name: str)
     with pytest.raises(SettingsError, match=name) as caught:
         define(*args)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["NAME", "STUDY"])
+def test_wrong_name_is_named_as_it_was_written(word: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{word}=a/b is not allowed: {word} is"):
+        StudyDefinition.from_args([f"{word}=a/b"])
 
 
 def test_values_with_commas_are_separated_by_semicolons() -> None:

@@ -19,7 +19,11 @@ from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.compiler.circuit.sampling import EXACT, SEED, Sampling
 from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.compiler.state.program import compile_program
-from qfleet.engine.arguments import checked_observables, checked_symbols
+from qfleet.engine.arguments import (
+    checked_observables,
+    checked_symbols,
+    required_observables,
+)
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import Backend
 from qfleet.tensorflow.runtime import keras, tf
@@ -230,12 +234,19 @@ class TrainedCircuit(CircuitLayer):
             observables: As many as before; the same unless given.
 
         Raises:
+            ArgumentError: The number of observables is another one.
             CircuitError: The circuit is not supported.
         """
-        require_json(circuit)
-        self.circuit = circuit.unfreeze()
+        require_json(CIRCUIT(circuit, "circuit"))
         if observables is not None:
-            self.observables = checked_observables(observables)
+            sums = checked_observables(observables)
+            if len(sums) != len(self.observables):
+                raise ArgumentError(
+                    f"observables has {len(sums)} entries: pass {len(self.observables)}, as many as"
+                    f" layer {self.name} returns"
+                )
+            self.observables = sums
+        self.circuit = circuit.unfreeze()
         self.__dict__.pop("program", None)
         self._simulator = self._build_simulator()
 
@@ -297,7 +308,7 @@ class PauliReadouts(TrainedCircuit):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self.observables = checked_observables(observables)
+        self.observables = required_observables(observables)
 
     def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""

@@ -5,12 +5,12 @@ from typing import Any, final
 
 import cirq
 
-from qfleet.argument_checks import shown
+from qfleet.argument_checks import checked, instance, optional, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json
 from qfleet.compiler.any_program import AnyProgram
 from qfleet.compiler.circuit.sampling import EXACT
-from qfleet.engine.arguments import checked_observables
+from qfleet.engine.arguments import required_observables
 from qfleet.engine.sampled_forward import SampledForward
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import build_simulator
@@ -60,6 +60,10 @@ class Expectation(PauliReadouts):
 
     _simulator: Simulator
 
+    @checked(
+        program=optional(instance(AnyProgram, "the program of compile_circuit_by")),
+        sampler=optional(instance(cirq.Sampler, "a cirq.Sampler")),
+    )
     def __init__(
         self,
         circuit: cirq.Circuit,
@@ -151,7 +155,7 @@ class ControlledExpectation(CircuitLayer):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self.observables = checked_observables(observables)
+        self.observables = required_observables(observables)
         names = (*self.inputs, *self.parameters)
         self._simulator = build_simulator(
             circuit, names, (), self.observables, **self._simulator_args
