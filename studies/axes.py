@@ -106,6 +106,8 @@ def parse_axis(field: SettingField, text: str, *, search: str) -> Axis | str:
     parts = [part.strip() for part in text.split(separator) if part.strip()]
     if len(parts) == 1 and (found := _RANGE.fullmatch(parts[0])) and search != "grid":
         return _range(field, text, found[1], found[2])
+    if text and not parts:
+        raise SettingsError(f"{field.variable}={text} has no value: write one, or omit the setting")
     values = [value for part in parts for value in _enumerate(field, part)]
     if len(values) <= 1 and separator not in text and values == parts:
         return text

@@ -254,10 +254,10 @@ class StudyDefinition:
         if AUTO in (self.settings.training.workers, self.settings.training.batch):
             raise SettingsError("WORKERS=auto and BATCH=auto can't be used in a study: set numbers")
         self._check_size()
-        axes = [axis.name for axis in self.axes]
-        check_pruner(self.options, self.min_trial_epochs, self.combination_count, axes)
         for combination in self.combinations or self.corners:
             self.trial_settings(0, combination)
+        axes = [axis.name for axis in self.axes]
+        check_pruner(self.options, self.min_trial_epochs, self.combination_count, axes)
 
     @property
     def corners(self) -> Iterator[Combination]:

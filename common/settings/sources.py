@@ -236,7 +236,7 @@ def factory_of(value: str) -> str:
     if path.endswith(".py"):
         return f"{module.removesuffix('.py')}:{factory or 'build'}"
     for name, last in ((module, "build"), (module.rpartition(".")[0], module.rpartition(".")[2])):
-        if name and not factory and Path(*name.split(".")).with_suffix(".py").is_file():
+        if name and not factory and os.path.isfile(f"{name.replace('.', '/')}.py"):
             return f"{name}:{last}"
     return ""
 

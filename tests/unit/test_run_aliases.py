@@ -79,7 +79,7 @@ def test_promotion_with_a_mistake_is_refused(shared, monkeypatch, args) -> None:
 
 
 def test_wrong_alias_is_named_as_it_was_written(shared, monkeypatch) -> None:
-    with pytest.raises(SettingsError, match="^AS=a/b is not allowed: AS is"):
+    with pytest.raises(SettingsError, match=r"^AS=a/b is not allowed: AS is"):
         call(monkeypatch, shared, "PROMOTE=one", "AS=a/b")
 
 

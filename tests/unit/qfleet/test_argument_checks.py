@@ -12,5 +12,5 @@ def test_first_wrong_argument_is_named() -> None:
         return a + b + c + d + e + f
 
     assert join(*"abcdef") == "abcdef"
-    with pytest.raises(ArgumentError, match="^b is 2"):
+    with pytest.raises(ArgumentError, match=r"^b is 2"):
         join("a", 2, 3, f=6, e=5, d=4)  # type: ignore[arg-type]
