@@ -16,6 +16,7 @@ google.cloud takes a second to import, so it is imported for the first gs:// pat
 
 import contextlib
 import json
+import os
 import re
 import tempfile
 from collections.abc import Collection, Iterator
@@ -79,6 +80,9 @@ DATASETS = "datasets"
 STUDIES = "studies"
 """Name of the folder of studies in STORAGE, next to the runs; no run may have this name either."""
 
+MAX_NAME_BYTES = 255
+"""Of a file or a folder, in Linux."""
+
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _LOCAL = local.LocalStorage()
 _translators: list[ErrorTranslator] = [local.translate_error]
@@ -91,12 +95,19 @@ def path(text: str) -> StoragePath:
         text: A local path (`~` is the home folder) or gs://bucket or gs://bucket/path.
 
     Raises:
-        StorageError: Another scheme, no bucket, or no credentials for Google Cloud.
+        StorageError: Another scheme, no bucket, a name that is too long, or no credentials for
+            Google Cloud.
     """
     scheme = re.match(r"([A-Za-z][\w+.-]*):/", text)
     if not scheme:
         if not text or "\0" in text:
             raise StorageError(f"{text!r} is not a path: give a folder or gs://bucket/path")
+        longest = max(text.split("/"), key=lambda name: len(os.fsencode(name)))
+        if len(os.fsencode(longest)) > MAX_NAME_BYTES:
+            raise StorageError(
+                f"{longest[:40]}... is longer than the name of a folder, {MAX_NAME_BYTES} bytes:"
+                " give a shorter path"
+            )
         try:
             return Path(text).expanduser()
         except RuntimeError:

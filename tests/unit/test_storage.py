@@ -116,6 +116,7 @@ def test_create_exclusive_second_writer_fails(tmp_path: Path) -> None:
         ("gs://UPPER/x", "no valid bucket name"),
         ("", "is not a path"),
         ("a\0b", "is not a path"),
+        (f"runs/{'é' * 128}/x", "255 bytes"),
         ("~unknown-user/x", "not in a known home folder"),
     ],
 )
