@@ -219,6 +219,8 @@ def run_main(main: Callable[[], int | None]) -> int:
     gc.set_threshold(GC_THRESHOLD)
     events.start()
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see qfleet.__main__
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return main() or EXIT_OK
     except SystemExit:
         signal.setitimer(signal.ITIMER_REAL, 0)  # of exit_on_signals

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 
 from qfleet import _front
@@ -12,6 +13,9 @@ _EXTRAS = ("click", "pydantic", "pydantic_core", "annotated_types", "yaml", "ric
 
 def main() -> int:
     """Run the command and return its exit code: 2 if the service is not installed."""
+    # Until `run_main` handles it, Ctrl-C ends the process without the traceback of an import.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     place = _front.service()
     if place is None:
         return _refuse(_front.MISSING)

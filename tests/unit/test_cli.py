@@ -1,6 +1,7 @@
 """The command `qfleet`: its help, what it runs, and mistakes that it reports in one sentence."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from click.shell_completion import ShellComplete
 
 from cli import app
 from cli.commands import CLUSTER, COMMANDS, RUNS
+from common.errors import EXIT_INTERRUPTED
 from common.settings import Settings
 from common.settings.options import STUDY_SYNONYMS
 from common.settings.programs import PROGRAMS, used_anywhere
@@ -190,3 +192,33 @@ def test_completion_script_is_printed_for_each_shell(shell: str) -> None:
     done = qfleet(_QFLEET_COMPLETE=f"{shell}_source")
     assert done.returncode == 0, done.stderr
     assert "_QFLEET_COMPLETE" in done.stdout
+
+
+INTERRUPTED = """
+import os, signal, time
+from common.errors import run_main
+from qfleet import __main__, _front
+
+def interrupt(*args):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+{patched} = interrupt
+raise SystemExit(__main__.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("patched", "code", "printed"),
+    [
+        ("_front.service", -signal.SIGINT, ""),
+        ("__import__('cli.app').app._run", EXIT_INTERRUPTED, "qfleet: interrupted"),
+    ],
+    ids=["before the command", "in the command"],
+)
+def test_interrupt_at_the_start_has_no_traceback(patched: str, code: int, printed: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(patched=patched)],
+        cwd=ROOT, capture_output=True, text=True, timeout=seconds(60), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.strip()) == (code, printed)
