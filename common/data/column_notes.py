@@ -57,8 +57,8 @@ def suspicious(names: Sequence[str], features: np.ndarray, labels: np.ndarray) -
             notes.append(f"rows have the label {listed(missing)}, which is read as a class")
         if alike := _alike(np.unique(labels).tolist()):
             notes.append(
-                f"the labels {listed(alike)} differ in capital letters or blanks only, and are read"
-                " as different classes"
+                f"the labels {listed(alike)} differ in capital letters, blanks or invisible"
+                " characters only, and are read as different classes"
             )
     return notes
 
@@ -77,8 +77,11 @@ def _is_number(text: str) -> bool:
 
 
 def _alike(labels: Sequence[str]) -> list[str]:
-    """Return the labels that equal another one but for capital letters and blanks."""
-    plain = ["".join(label.split()).casefold() for label in labels]
+    """Return the labels that equal another one but for capitals, blanks and invisible marks."""
+    plain = [
+        "".join(mark for mark in label.casefold() if mark.isprintable() and mark != " ")
+        for label in labels
+    ]
     return [label for label, one in zip(labels, plain, strict=True) if plain.count(one) > 1]
 
 

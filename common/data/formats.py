@@ -7,6 +7,7 @@ import hashlib
 import io
 import itertools
 import os
+import re
 import unicodedata
 import zipfile
 import zlib
@@ -110,11 +111,30 @@ BLOCK_BYTES = 2**18
 MAX_BLOCK_BYTES = 2**30
 
 
+NO_ROWS = "has no rows: a table needs at least one below its header"
+
+_SEPARATOR_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=.\r?\n", re.IGNORECASE)
+"""Names the separator to Excel, before the header."""
+
+_OTHER_FORMATS = {
+    b"PK\x03\x04": "a workbook of Excel or a ZIP archive: save the table in it as CSV",
+    b"\xd0\xcf\x11\xe0": "a workbook of Excel: save the table in it as CSV",
+    b"\x1f\x8b": "compressed by gzip: name it .csv.gz",
+    b"PAR1": "a Parquet file: name it .parquet",
+}
+"""The first bytes of files of other formats, and what to do with each."""
+
+
 class _Unsupported(Exception):
     """A readable file has unsupported content. The message continues after the name of the file."""
 
 
 def _csv(content: bytes, memory: int, texts: Collection[str]) -> pa.Table:
+    for start, kind in _OTHER_FORMATS.items():
+        if content.startswith(start):
+            raise _Unsupported(f"is {kind}")
+    if separator_line := _SEPARATOR_LINE.match(content):
+        content = content[separator_line.end() :]
     try:
         content.decode()
     except UnicodeDecodeError as error:
@@ -149,6 +169,8 @@ def _csv(content: bytes, memory: int, texts: Collection[str]) -> pa.Table:
         )
     except pa.ArrowInvalid:
         if not uneven:
+            if not _first_rows(content, separator)[1]:
+                raise _Unsupported(NO_ROWS) from None
             raise
         row = uneven[0]
         # Arrow counts the header as row 1.

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from common.data.column_notes import is_headless, is_nameless, listed, suspicious
 from common.data.encoding import varies
-from common.data.formats import normal, read_file
+from common.data.formats import NO_ROWS, normal, read_file
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.errors import DataError
 from common.text import did_you_mean
@@ -102,7 +102,7 @@ def read_table(
         )
     table = table.rename_columns(names)
     if table.num_rows == 0:
-        raise DataError(f"{path} has no rows: a table needs at least one below its header")
+        raise DataError(f"{path} {NO_ROWS}")
 
     labels = None
     if label is not None and label in names:
@@ -323,4 +323,5 @@ def _is_number(value: object) -> bool:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
-    return "_" not in str(value)  # which Python allows between digits
+    text = str(value)
+    return text.isascii() and "_" not in text  # Python reads other digits, and _ between digits

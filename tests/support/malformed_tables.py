@@ -3,6 +3,7 @@
 Used by the tests of the readers and by those of whole programs.
 """
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,6 +115,11 @@ CASES = [
     MalformedTable("empty CSV", "t.csv", text(""), ("is empty",)),
     MalformedTable("blank CSV", "t.csv", text("\n\n\n"), ("text", "header")),
     MalformedTable("only a header", "t.csv", text("a,label\n"), ("no rows",)),
+    MalformedTable("a workbook", "t.csv", text(b"PK\x03\x04" + bytes(99)), ("Excel", "as CSV")),
+    MalformedTable("gzip", "t.csv", text(gzip.compress(b"a,label\n1,0\n")), ("name it .csv.gz",)),
+    MalformedTable("Parquet", "t.csv", parquet, ("name it .parquet",)),
+    MalformedTable("a page", "t.csv", text("<html><body>404</body></html>"), ("has no rows",)),
+    MalformedTable("other digits", "t.csv", text("a,label\n1.5,0\n٣,1\n"), ("row 2", "'٣'")),
     MalformedTable("garbage CSV", "t.csv", text(GARBAGE), ("not text in UTF-8",)),
     MalformedTable(
         "Latin-1", "t.csv", text("a,größe,label\n1,2,0\n".encode("latin-1")), ("UTF-8", "byte 5")

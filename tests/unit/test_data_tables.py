@@ -226,12 +226,20 @@ NAMES = st.lists(
     numbers=st.floats(-1e9, 1e9, allow_nan=False),
     separator=st.sampled_from(",;\t"),
     packed=st.booleans(),
+    named=st.booleans(),
 )
 def test_csv_reads_the_same_with_any_separator(
-    names: list[str], label: str, numbers: float, separator: str, packed: bool, tmp_path: Path
+    names: list[str],
+    label: str,
+    numbers: float,
+    separator: str,
+    packed: bool,
+    named: bool,
+    tmp_path: Path,
 ) -> None:
-    """As pandas and R write them: texts with any separator in double quotes."""
-    text = io.StringIO()
+    """As pandas, R and Excel write them: texts with any separator in double quotes."""
+    text = io.StringIO(f"sep={separator}\r\n" if named else "")
+    text.seek(0, io.SEEK_END)
     writer = csv.writer(text, delimiter=separator, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerows([["kind", *names], [label, *[numbers] * len(names)]])
     path = tmp_path / ("t.csv.gz" if packed else "t.csv")
@@ -377,6 +385,9 @@ def test_labels_that_differ_in_capitals_are_named() -> None:
     labels = np.array(["Yes", "yes", "no", "n o", "No way", "maybe"] * 2)
     (note,) = suspicious(["x"], np.sqrt(ROWS)[:, None], labels)
     assert "'Yes', 'n o', 'no', 'yes' differ" in note
+    labels = np.array(["a", "a\u200b", "b"] * 4)
+    (note,) = suspicious(["x"], np.sqrt(ROWS)[:, None], labels)
+    assert r"'a', 'a\u200b' differ" in note
 
 
 def test_numbers_with_few_rows_each_propose_a_regression() -> None:
