@@ -99,17 +99,18 @@ def test_saved_weights_are_loaded(model: keras.Model, tmp_path: Path) -> None:
     np.testing.assert_allclose(other(FEATURES), model(FEATURES), atol=1e-6)
 
 
-def test_weights_of_other_names_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["w.weights.h5", "checkpoint"])
+def test_weights_of_other_names_are_refused(tmp_path: Path, file: str) -> None:
     names = Expectation(CIRCUIT, INPUTS, SUMS).parameters
     saved, same, other = (
         keras.Sequential([keras.Input((2,)), Expectation(CIRCUIT, INPUTS, SUMS, parameters=order)])
         for order in (names, names, names[::-1])
     )
-    saved.save_weights(tmp_path / "w.weights.h5")
-    same.load_weights(tmp_path / "w.weights.h5")
+    saved.save_weights(tmp_path / file)
+    same.load_weights(tmp_path / file)
     np.testing.assert_array_equal(same.layers[0].angles, saved.layers[0].angles)
     with pytest.raises(ArgumentError, match="in another order"):
-        other.load_weights(tmp_path / "w.weights.h5")
+        other.load_weights(tmp_path / file)
 
 
 def test_weights_of_expectation_fit_sampled_expectation() -> None:

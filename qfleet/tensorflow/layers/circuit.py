@@ -181,6 +181,30 @@ class CircuitLayer(keras.layers.Layer):
         }
 
 
+class _AngleNames(tf.train.experimental.PythonState):
+    """The names of a layer's angles in a checkpoint of TensorFlow; earlier ones have none."""
+
+    def __init__(self, layer: str, names: Sequence[str]) -> None:
+        self._layer, self._names = layer, json.dumps(list(names))
+
+    def serialize(self) -> str:
+        """Return the names as JSON."""
+        return self._names
+
+    def deserialize(self, string_value: bytes | str) -> None:
+        """Check the names that were saved.
+
+        Raises:
+            ArgumentError: They are others, or in another order.
+        """
+        if tf.compat.as_text(string_value) != self._names:
+            found = ", ".join(json.loads(self._names))[:200]
+            raise ArgumentError(
+                f"the file has angles of other names or in another order than layer {self._layer},"
+                f" whose angles are {found}: load it into a layer of the same parameters"
+            )
+
+
 class TrainedCircuit(CircuitLayer):
     """A circuit that owns its trained angles, as TensorFlow Quantum's PQC does. Abstract.
 
@@ -222,6 +246,7 @@ class TrainedCircuit(CircuitLayer):
         self.angles = self.add_weight(
             "angles", shape=(len(self.parameters),), initializer=self.initializer
         )
+        self._angle_names = _AngleNames(self.name, self.parameters)
         super().build(input_shape)
 
     def set_circuit(
@@ -267,7 +292,7 @@ class TrainedCircuit(CircuitLayer):
     def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
         """Write the angles and their names to an HDF5 group of a `.keras` or `.weights.h5` file."""
         super().save_own_variables(store)
-        store[_NAMES] = np.frombuffer(json.dumps(self.parameters).encode(), np.uint8)
+        store[_NAMES] = np.frombuffer(self._angle_names.serialize().encode(), np.uint8)
 
     def load_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
         """Read what `save_own_variables` wrote; files of earlier versions have no names.
@@ -276,13 +301,8 @@ class TrainedCircuit(CircuitLayer):
             ArgumentError: The file has angles of other names, or in another order.
         """
         values = dict(store.items())
-        names = np.asarray(values.pop(_NAMES, ()), np.uint8).tobytes().decode()
-        if names and names != json.dumps(self.parameters):
-            raise ArgumentError(
-                f"the file has angles of other names or in another order than layer {self.name},"
-                f" whose angles are {', '.join(self.parameters)[:200]}: load it into a layer of the"
-                " same parameters"
-            )
+        if names := np.asarray(values.pop(_NAMES, ()), np.uint8).tobytes():
+            self._angle_names.deserialize(names)
         super().load_own_variables(values)
 
     def _symbols(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
