@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -42,20 +40,14 @@ def test_jax_training_learns() -> None:
     assert float(accuracy) > 0.7
 
 
-@pytest.mark.parametrize(
-    ("device", "steps", "least"), [("qfleet.qubit", 40, 0.7), ("lightning.qubit", 1, 0.0)]
-)
-def test_pennylane_qnode_runs_on_device(
-    device: str, steps: int, least: float, plugin_folder: Path
-) -> None:
-    arguments = (f"--device={device}", f"--steps={steps}")
+def test_pennylane_qnode_trains(plugin_folder: Path) -> None:
+    arguments = ("--device=qfleet.qubit", "--steps=40")
     printed = run_example("pennylane_qnode.py", *arguments, folder=plugin_folder)
     (accuracy,) = re.findall(r"accuracy ([\d.]+)", printed)
-    assert float(accuracy) > least
+    assert float(accuracy) > 0.7
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_lightning_ddp_trains(processes: int) -> None:
+def test_lightning_ddp_trains() -> None:
     # Processes, examples per step, timed steps; prints milliseconds per circuit.
-    printed = run_example("pytorch_lightning_ddp.py", str(processes), "8", "5")
+    printed = run_example("pytorch_lightning_ddp.py", "2", "8", "5")
     assert float(printed.split()[-1]) > 0

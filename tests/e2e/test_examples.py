@@ -63,6 +63,7 @@ def run(command: Sequence[str]) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly  # test_launch.py has these commands with other settings
 def test_kubernetes_example_trains_and_predicts(trained: str, place: str) -> None:
     run_command("inference", place)
     for kind, name in (("tfjob", f"qfleet-{trained}"), ("job", f"qfleet-{trained}-inference")):

@@ -101,7 +101,8 @@ def test_notebook_runs_in_an_empty_folder(installed: Installed, tmp_path: Path, 
     document = json.loads((ROOT / f"examples/{name}.ipynb").read_text())
     cells = [cell for cell in document["cells"] if cell["cell_type"] == "code"]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
-    setup = "import os\nos.environ.update(EPOCHS='2', INITIALIZATIONS='1', MPLBACKEND='Agg')"
+    short = {"QFLEET_EPOCHS": "2", "QFLEET_INITIALIZATIONS": "1", "QFLEET_WORKERS": "1"}
+    setup = f"import os\nos.environ.update({short}, MPLBACKEND='Agg')"
     code = "\n".join([setup, *("".join(cell["source"]) for cell in cells)])
     output = installed.python(tmp_path, "-c", code)
     if name == "quickstart":

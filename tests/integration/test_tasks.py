@@ -59,7 +59,7 @@ def predictions(storage: Path) -> list[dict[str, str]]:
         "classes",
         "number",
         pytest.param("energy", marks=pytest.mark.default),
-        pytest.param("shared", marks=pytest.mark.exhaustive),
+        "shared",
         "state",
     ],
 )

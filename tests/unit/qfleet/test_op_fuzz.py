@@ -18,7 +18,7 @@ from tests.unit.qfleet.test_native_ops import program
 pytestmark = pytest.mark.native
 
 ROOT = Path(__file__).parents[3]
-SECONDS = 15
+SECONDS = 8
 QUBITS, EXAMPLES = 5, 3
 SHAPES = ((), (0,), (1,), (3,), (2, 3), (0, 0), (3, 0), (0, 7), (1, 1, 1))
 NUMBERS = (-(2**63), -1, 0, 1, 2, 5, 64, 2**20, 2**63 - 1)
