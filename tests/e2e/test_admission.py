@@ -13,6 +13,7 @@ from common.settings import Settings
 from launch import manifests
 from launch.pods import account, pod_specs
 from tests.e2e import kube
+from tests.e2e.client_environments import namespace
 
 PRIORITY = f"qfleet-e2e-{os.getpid()}"
 GOOGLE = {
@@ -33,44 +34,53 @@ VARIANTS = {
 
 
 @pytest.fixture(scope="module")
-def named(namespace: str) -> Iterator[None]:
-    """Create the objects that manifests refer to: the account and a PriorityClass."""
-    kube.kubectl("apply", "--server-side", "-f", "-", given=manifests.to_yaml([account()]))
+def place(cluster: str) -> Iterator[str]:
+    """A namespace without the jobs of other tests: a Job's pods can't be changed."""
+    with namespace("admission", "pod-security.kubernetes.io/enforce=restricted") as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def named(place: str) -> Iterator[str]:
+    """Create the objects that manifests refer to, the account and a PriorityClass, in `place`."""
+    applied = ["apply", "--server-side", "--namespace", place, "-f", "-"]
+    kube.kubectl(*applied, given=manifests.to_yaml([account()]))
     kube.kubectl("create", "priorityclass", PRIORITY, "--value=1")
-    yield
+    yield place
     kube.kubectl("delete", "priorityclass", PRIORITY)
 
 
-def dry_run(text: str, check: bool = True) -> str:
+def dry_run(place: str, text: str, check: bool = True) -> str:
     """Apply it in a dry run of the server."""
-    words = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"]
+    words = ["apply", "--server-side", "--dry-run=server", "--namespace", place, "-f", "-"]
     return kube.kubectl(*words, given=text, check=check)
 
 
 @pytest.mark.parametrize("build", ["training", "inference", "tensorboard"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_manifests_and_their_pods_are_admitted(named: None, variant: str, build: str) -> None:
+def test_manifests_and_their_pods_are_admitted(named: str, variant: str, build: str) -> None:
     settings = Settings.from_record({**manifests.COMMITTED, **VARIANTS[variant]})
     found = manifests.build(settings, build).objects
-    assert len(dry_run(manifests.to_yaml(found)).splitlines()) == len(found)
+    assert len(dry_run(named, manifests.to_yaml(found)).splitlines()) == len(found)
     specs = [spec for one in found for spec in pod_specs(one)]
     head = {"apiVersion": "v1", "kind": "Pod"}
     pods = [head | {"metadata": {"name": f"p{i}"}, "spec": s} for i, s in enumerate(specs)]
     assert pods
-    assert len(dry_run(manifests.to_yaml(pods)).splitlines()) == len(pods)
+    assert len(dry_run(named, manifests.to_yaml(pods)).splitlines()) == len(pods)
 
 
-def test_namespace_refuses_pod_with_more_privileges(named: None) -> None:
+def test_namespace_refuses_pod_with_more_privileges(named: str) -> None:
     found = manifests.build(Settings.from_record(manifests.COMMITTED)).objects
     (spec,) = (s for one in found if one["kind"] == "TFJob" for s in pod_specs(one))
     del spec["securityContext"]["seccompProfile"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
-    assert dry_run(manifests.to_yaml([pod]), check=False) == ""
+    assert dry_run(named, manifests.to_yaml([pod]), check=False) == ""
 
 
-def test_server_refuses_incomplete_overlay(namespace: str) -> None:
+def test_server_refuses_incomplete_overlay(place: str) -> None:
     build = str(kube.ROOT / "k8s/overlays/gke/inference")
     if 'image: ""' not in kube.kubectl("kustomize", build):
         pytest.skip("own.yaml of overlay gke is complete here")
-    output = kube.kubectl("apply", "--server-side", "--dry-run=server", "-k", build, check=False)
+    words = ["apply", "--server-side", "--dry-run=server", "--namespace", place, "-k", build]
+    output = kube.kubectl(*words, check=False)
     assert "job.batch" not in output
