@@ -74,7 +74,7 @@ class StudyDefinition:
             raise SettingsError(message) from None
 
     @classmethod
-    def _from_values(cls, given: Mapping[str, str]) -> Self:
+    def _from_values(cls, given: dict[str, str]) -> Self:
         values = _read_file(given) | given
         chosen = [f"search={values['search']}"] if "search" in values else []
         search = Settings.with_options(["config=", *chosen], PROGRAM, StudyOptions)[1].search
