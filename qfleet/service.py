@@ -39,7 +39,11 @@ TABLES = Path("qfleet-tables")
 _SILENT = ("worker_started", "checkpoint_saved", "error")
 """Events that are not shown: of the log, and the one that is raised."""
 
-Value = str | int | float | bool | os.PathLike[str] | None
+_NOT_WRITTEN = (ValueError, TypeError, ArithmeticError, NotImplementedError)
+"""Errors of pandas and Arrow for columns that a table can't hold."""
+
+Scalar = str | int | float | bool | os.PathLike[str] | None
+Value = Scalar | Sequence[Scalar] | Mapping[str, Scalar]
 
 
 class ServiceError(LibraryError):
@@ -106,7 +110,8 @@ def train(*, data: object = None, progress: bool = True, **settings: Value) -> T
         data: A built-in data set, the path of a table, a pandas or polars frame, or a pair of
             arrays: features float [n, columns] and labels [n], whose column is `label`.
         progress: Print what the training reports; epochs share one line.
-        settings: Settings of `qfleet train` by name, such as qubits=8 or model="my_model:build".
+        settings: Settings of `qfleet train` by name, such as qubits=8 or model="my_model:build";
+            lists as classes=["a", "b"], pairs as noise={"depolarizing": 0.01}.
 
     Returns:
         The run.
@@ -240,7 +245,12 @@ def _history(storage: str, name: str) -> list[Mapping[str, Any]]:
 def _text(value: Value) -> str:
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{_text(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(_text, value))
+    text = str(value)
+    return text.lower() if text in ("True", "False") else text
 
 
 def _path_of(data: object) -> str:
@@ -248,26 +258,62 @@ def _path_of(data: object) -> str:
     if isinstance(data, str | os.PathLike):
         return os.fspath(data)
     if isinstance(data, tuple):
+        if len(data) != 2:
+            raise ServiceError(f"data is a tuple of {len(data)}: give features and labels", 2)
         data = _frame_of(*data)
-    buffer = io.BytesIO()
-    if hasattr(data, "write_parquet"):  # polars
-        data.write_parquet(buffer)
-    elif hasattr(data, "to_parquet"):  # pandas
-        data.to_parquet(buffer, index=False)
-    else:
+    content = _parquet(data)
+    path = TABLES / f"{hashlib.sha256(content).hexdigest()[:16]}.parquet"
+    try:
+        TABLES.mkdir(exist_ok=True)
+        if not path.exists():
+            unfinished = path.with_suffix(f".{os.getpid()}")
+            unfinished.write_bytes(content)
+            unfinished.replace(path)
+    except OSError as error:
         raise ServiceError(
-            f"data is a {type(data).__name__}: give a name, a path, a frame of pandas or polars, or"
-            " a pair of arrays (features, labels)",
+            f"the folder {TABLES} can't be written ({error.strerror}): change to a folder of yours",
+            2,
+        ) from None
+    return str(path)
+
+
+def _parquet(frame: Any) -> bytes:
+    """Return a frame as the content of a Parquet file.
+
+    Raises:
+        ServiceError: It is no frame, or a table can't hold it.
+    """
+    buffer = io.BytesIO()
+    if hasattr(frame, "write_parquet"):  # polars
+        frame.write_parquet(buffer)
+        return buffer.getvalue()
+    if not hasattr(frame, "to_parquet"):  # pandas
+        raise ServiceError(
+            f"data is a {type(frame).__name__}: give a name, a path, a frame of pandas or polars,"
+            " or a pair of arrays (features, labels)",
             2,
         )
-    content = buffer.getvalue()
-    TABLES.mkdir(exist_ok=True)
-    path = TABLES / f"{hashlib.sha256(content).hexdigest()[:16]}.parquet"
-    if not path.exists():
-        unfinished = path.with_suffix(f".{os.getpid()}")
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    return str(path)
+    names = list(map(str, frame.columns))
+    if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ServiceError(f"data has two columns named {repeated[0]!r}: rename one of them", 2)
+    try:
+        frame.to_parquet(buffer, index=False)
+    except _NOT_WRITTEN:
+        columns = (name for name in frame.columns if not _is_written(frame[[name]]))
+        raise ServiceError(
+            f"column {str(next(columns, ''))!r} of data has values of several types, or of one that"
+            " no table has: give numbers, or texts as labels and identifiers",
+            2,
+        ) from None
+    return buffer.getvalue()
+
+
+def _is_written(frame: Any) -> bool:
+    try:
+        frame.to_parquet(io.BytesIO(), index=False)
+    except _NOT_WRITTEN:
+        return False
+    return True
 
 
 def _frame_of(features: object, labels: object = None) -> object:
@@ -275,7 +321,10 @@ def _frame_of(features: object, labels: object = None) -> object:
     import numpy as np
     import pandas as pd
 
-    columns, answers = np.asarray(features), np.asarray(labels)
+    try:
+        columns, answers = np.asarray(features), np.asarray(labels)
+    except ValueError:
+        raise ServiceError("data has rows of different lengths: give arrays", 2) from None
     if columns.ndim != 2 or answers.shape != columns.shape[:1]:
         raise ServiceError(
             f"the arrays have shapes {columns.shape} and {answers.shape}: give features"

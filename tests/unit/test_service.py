@@ -1,5 +1,6 @@
 """`qfleet.service`: arguments that become settings and tables, and mistakes."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -72,6 +73,47 @@ def test_mistake_raises_one_sentence_before_a_worker_starts(
     assert "\n" not in str(error.value)
     assert not capsys.readouterr().out
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        ((), "a tuple of 0"),
+        ((FEATURES, LABELS, LABELS), "a tuple of 3"),
+        (([[1, 2], [3]], [0, 1]), "different lengths"),
+        ((FEATURES * 1j, LABELS), "column 'x0'"),
+        (np.zeros((2, 2)), "data is a ndarray"),
+        (pd.concat([frame(), frame()["label"]], axis=1), "two columns named 'label'"),
+        (frame().assign(label=[1, "a"] * 3), "column 'label'"),
+        (frame().assign(more=[object()] * 6), "column 'more'"),
+        (frame().assign(more=[2**70] * 6), "column 'more'"),
+        (frame().assign(more=pd.arrays.SparseArray(LABELS)), "column 'more'"),
+    ],
+)
+def test_data_that_no_table_holds_is_named(data: object, part: str) -> None:
+    with pytest.raises(service.ServiceError, match=re.escape(part)) as error:
+        service._path_of(data)
+    assert error.value.exit_code == 2
+
+
+def test_folder_that_cannot_be_written_is_named(folder: Path) -> None:
+    (folder / service.TABLES).write_text("")
+    with pytest.raises(service.ServiceError, match="qfleet-tables can't be written"):
+        service._path_of(frame())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (np.True_, "true"),
+        (["a", "b"], "a,b"),
+        ((1, 3, 5), "1,3,5"),
+        ({"depolarizing": 0.01, "readout": 0.02}, "depolarizing:0.01,readout:0.02"),
+    ],
+)
+def test_value_becomes_the_text_of_a_setting(value: service.Value, text: str) -> None:
+    assert service._text(value) == text
 
 
 def test_import_needs_no_package_of_the_service() -> None:
