@@ -281,7 +281,7 @@ def _parquet(frame: Any) -> bytes:
     """Return a frame as the content of a Parquet file.
 
     Raises:
-        ServiceError: It is no frame, or a table can't hold it.
+        ServiceError: It is not a frame, or a table can't hold it.
     """
     buffer = io.BytesIO()
     if hasattr(frame, "write_parquet"):  # polars
