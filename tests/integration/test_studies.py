@@ -140,7 +140,6 @@ def test_killed_study_keeps_its_pruned_trials(study, tmp_path):
     assert not any((run / "result.json").exists() for run in runs)
 
 
-@pytest.mark.default
 def test_failed_trial_is_recorded_and_the_study_continues(study, tmp_path):
     (tmp_path / "s-0001").mkdir()
     (tmp_path / "s-0001" / "foreign").touch()

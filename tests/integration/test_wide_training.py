@@ -73,7 +73,6 @@ def test_a_resumed_run_contracts_in_the_recorded_order(start, tmp_path, no_searc
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.default
 def test_a_width_without_a_plan_is_refused_before_the_run_starts(start, tmp_path):
     process = start(tmp_path, "QUBITS=128", "WORKERS=2", "EPOCHS=1", "INITIALIZATIONS=1")
     assert process.wait() == 2, process.output

@@ -99,7 +99,10 @@ def test_state_of_one_chunk_has_no_cache_blocks() -> None:
     assert build_native(16, dtype="complex128").plan.cache_blocks
 
 
-@pytest.mark.parametrize(("qubits", "batch"), [(4, 1), (9, 40), (12, 3), (17, 2)])
+@pytest.mark.parametrize(
+    ("qubits", "batch"),
+    [(4, 1), (9, 40), (12, 3), pytest.param(17, 2, marks=pytest.mark.exhaustive)],
+)
 def test_native_results_equal_plain_tensorflow(qubits: int, batch: int) -> None:
     model = qcnn(qubits, encoder="reupload" if qubits < 10 else "cluster", features=qubits)
     rng = np.random.default_rng(qubits)

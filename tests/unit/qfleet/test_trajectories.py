@@ -79,14 +79,8 @@ def test_means_converge_to_those_of_density_matrices(name: str) -> None:
     assert found.std(axis=0).max() < 3 / np.sqrt(trajectories)
 
 
-@pytest.mark.parametrize(
-    "qubits",
-    [
-        pytest.param(3, marks=pytest.mark.exhaustive),
-        5,
-        pytest.param(7, marks=pytest.mark.exhaustive),
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("qubits", [3, 7])
 def test_random_circuits_converge(qubits: int) -> None:
     circuit, inputs, parameters, observables = random_case(3, qubits=qubits, depth=20)
     compile_ = functools.partial(qfleet.compile, circuit, inputs, parameters, observables)
