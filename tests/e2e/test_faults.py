@@ -171,6 +171,7 @@ def killed_after_result(name: str, root: storage.StoragePath) -> bool:
     return killed
 
 
+@pytest.mark.nightly  # test_process_group.py has a group on this machine
 def test_chief_killed_after_result_is_harmless(root: storage.StoragePath) -> None:
     # It still uploads logs and releases the lease, so there is a short time for killing it.
     assert any(killed_after_result(f"late-{number}", root) for number in range(3))

@@ -43,6 +43,7 @@ def rows(storage: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.nightly  # the next test has the pods, and test_scaling.py the measurement
 def test_two_pods_are_measured_and_deleted(place: str, tmp_path: Path, measured) -> None:
     """On one node, two workers that have as many threads as there are cores are reported."""
     nodes = kube.get("nodes")["items"]

@@ -16,7 +16,7 @@ from tests.support.random_circuits import (
 
 
 @pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=pytest.mark.nightly if part > 2 else ()) for part in PARTS]
+    "part", [pytest.param(part, marks=pytest.mark.nightly if part > 1 else ()) for part in PARTS]
 )
 def test_random_circuits_agree_with_cirq(part: int) -> None:
     dtype = "complex64" if part % 4 == 0 else "complex128"

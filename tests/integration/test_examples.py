@@ -81,6 +81,7 @@ def test_custom_model_is_trained(checkout: Path) -> None:
     assert result(checkout / "runs/custom-model")["metrics"]["test"]
 
 
+@pytest.mark.nightly  # the installed command trains on a table
 def test_custom_table_predicts_every_new_row(checkout: Path) -> None:
     run_example(checkout, "bash", "examples/custom_table/run.sh")
     predictions = (checkout / "runs/moons/predictions/new.csv").read_text().splitlines()

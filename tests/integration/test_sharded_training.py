@@ -29,7 +29,7 @@ def unsharded(tmp_path_factory):
     return storage / "hybrid"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly  # shards train in Slurm, and test_sharded_state.py has their gradients
 def test_sharded_training_survives_a_killed_worker(start, tmp_path, unsharded):
     run = tmp_path / "hybrid"
     process = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2")

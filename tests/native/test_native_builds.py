@@ -60,7 +60,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="require
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("widest", "options"),
-    [("avx2", ["--light"]), pytest.param("avx512", [], marks=pytest.mark.nightly)],
+    [("baseline", ["--light"]), pytest.param("avx512", [], marks=pytest.mark.nightly)],
     ids=["light", "all"],
 )
 def test_cpp_tests_under_address_sanitizer_pass(

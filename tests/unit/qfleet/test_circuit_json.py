@@ -88,7 +88,9 @@ def test_each_form_of_the_grammar_is_saved_and_loaded() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize(
+    "part", [0, 1, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(2, 5))]
+)
 def test_circuits_of_the_grammar_are_saved_and_loaded(part: int) -> None:
     for seed in range(60 * part, 60 * (part + 1)):
         noise = seed % 4 == 3
