@@ -186,7 +186,7 @@ def test_too_little_memory_is_reported_at_restart(checkout: Checkout, empty: str
 # --- disturbs all other tests
 
 
-@pytest.mark.alone
+@pytest.mark.nightly  # nothing else may use the cluster meanwhile
 def test_operator_that_is_not_running(whole_cluster: None, checkout: Checkout, empty: str) -> None:
     with places.without_operator():
         output = refused(checkout, "run", *SMALL, in_(empty), seconds=45)

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e import kube, own_cluster
 from tests.e2e.kube import Job, kubectl, until
 
-pytestmark = [pytest.mark.nightly, pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SETTINGS = (
     "MODEL=hybrid", "QUBITS=4", "TRAIN_EXAMPLES=200", "VALIDATION_EXAMPLES=50",

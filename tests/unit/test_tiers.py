@@ -75,7 +75,7 @@ def selects(arguments: list[str], node_id: str, markers: list[str]) -> bool:
     """Return True if pytest with these arguments runs a test."""
     paths = [word for word in arguments if word.startswith("tests/")] or PYTEST["testpaths"]
     expression = arguments[arguments.index("-m") + 1]
-    names = {name: name in markers for name in (*TIERS, "alone")}
+    names = {name: name in markers for name in TIERS}
     return node_id.startswith(tuple(paths)) and eval(expression, names)
 
 
