@@ -137,8 +137,9 @@ delete-training delete-inference delete-tensorboard:
 	@$(setup) $(launch)
 	@exec .venv-launch/bin/python -m qfleet cluster delete $(@:delete-%=%) $(settings)
 
-# Many tests wait for processes: four run at a time, also on two CPUs. Each takes up to 4 GB.
-override pytest := .venv/bin/python -m pytest --numprocesses=4 --dist=worksteal
+# Many tests wait for processes: four run at a time, also on two CPUs. Each takes up to 4 GB. File by file:
+# what a file shares, such as a group of processes, is started once. The order is that of the folders.
+override pytest := .venv/bin/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 # Files with the marker of a tier, to collect no others.
 override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 # TensorFlow Quantum is the referee of these tests.
@@ -149,8 +150,7 @@ override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=wo
 test: ## run the default tests: 5 minutes
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tensorboard)
-	@# They wait less than others: 329 s for three at a time, 344 s for four.
-	@$(pytest) --numprocesses=3 -m default
+	@$(pytest) -m default
 
 test-tfq: ## run the tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
@@ -159,8 +159,8 @@ test-tfq: ## run the tests with TensorFlow Quantum, in its environment
 test-all: test test-rest ## run all tests but those that need a cluster: 25 minutes
 
 test-rest: test-environments test-tfq
-	@# File by file: groups of processes that a file shares are started once. The longest files come first.
-	@$(pytest) --dist=loadfile --no-loadscope-reorder tests/native tests/slurm tests/exhaustive tests/infra \
+	@# The longest files come first.
+	@$(pytest) tests/native tests/slurm tests/exhaustive tests/infra \
 		$(call marked,exhaustive) $(call marked,native) -m 'infra or exhaustive or native'
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
@@ -171,7 +171,7 @@ test-infra: test-environments ## run the tests of setup.sh and the Google Cloud 
 
 test-nightly: test-environments ## run the tests that take longest: more than 30 minutes
 	@$(setup) $(peers)
-	@$(pytest) -m nightly
+	@$(pytest) --dist=worksteal -m nightly
 
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
 	@$(no_settings)$(setup) $(peers)

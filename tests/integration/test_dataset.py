@@ -49,6 +49,7 @@ def shards(root: Path) -> list[Path]:
     return sorted(root.glob("datasets/*/train-*.parquet"))
 
 
+@pytest.mark.exhaustive
 def test_killed_generation_resumes_with_the_same_bytes(
     tmp_path: Path, short_retries: dict[str, str], start: Callable[..., TrainingProcess]
 ) -> None:

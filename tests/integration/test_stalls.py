@@ -111,7 +111,6 @@ def test_hanging_step_ends_at_its_limit(start, tmp_path, undisturbed, rank):
     assert distance(tmp_path / "hybrid", undisturbed) == 0
 
 
-@pytest.mark.default
 def test_deadline_leaves_a_checkpoint_of_a_hanging_group(start, tmp_path):
     set_fault(tmp_path, hang="step 7", rank=1)
     process = start(tmp_path, *EPOCHS, "CHECKPOINT_INTERVAL=1000", *DEADLINE)

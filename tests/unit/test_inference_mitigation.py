@@ -78,9 +78,12 @@ def rows(features: int, name: str) -> np.ndarray:
 
 @pytest.mark.parametrize(
     "name",
-    ["qcnn", "energy"]
-    + [
-        pytest.param(name, marks=pytest.mark.exhaustive) for name in ("hybrid", "filters", "robust")
+    [
+        "energy",
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive)
+            for name in ("qcnn", "hybrid", "filters", "robust")
+        ),
     ],
 )
 def test_mitigated_readouts_and_outputs_are_closer(runs, name):

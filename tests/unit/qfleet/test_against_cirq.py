@@ -65,6 +65,7 @@ def test_random_circuits_agree_with_cirq(part: int) -> None:
     check_each(draw_cases(part, 10), lambda case: compare(case, dtype=dtype))
 
 
+@pytest.mark.exhaustive
 def test_random_circuits_in_tensorflow_agree_with_cirq() -> None:
     check_each(draw_cases(10, 5, most_qubits=7), lambda case: compare(case, backend="tensorflow"))
 

@@ -195,6 +195,7 @@ def test_200_qubits_equal_states_of_their_neighbourhood(shared: bool) -> None:
         assert values[:, [column]] == pytest.approx(expected, abs=1e-11)
 
 
+@pytest.mark.exhaustive
 def test_gradients_of_1024_qubits_equal_finite_differences() -> None:
     compiled = qfleet.compile(*model(1024, 1))
     assert compiled.method == "tensor_network"
