@@ -169,7 +169,7 @@ test-native: test-environments ## run the tests of the C++ engine: sanitizers, o
 test-infra: test-environments ## run the tests of setup.sh and the Google Cloud scripts
 	@$(pytest) tests/infra -m infra
 
-test-nightly: test-environments ## run the tests that take longest: more than 30 minutes
+test-nightly: test-environments ## run the tests that take longest: more than an hour
 	@$(setup) $(peers)
 	@$(pytest) --dist=worksteal -m nightly
 
