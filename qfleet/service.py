@@ -249,8 +249,8 @@ def _text(value: Value) -> str:
         return ",".join(f"{name}:{_text(one)}" for name, one in value.items())
     if isinstance(value, list | tuple):
         return ",".join(map(_text, value))
-    text = str(value)
-    return text.lower() if text in ("True", "False") else text
+    is_flag = type(value).__name__ in ("bool", "bool_")  # of Python, or of NumPy
+    return str(value).lower() if is_flag else str(value)
 
 
 def _path_of(data: object) -> str:

@@ -113,6 +113,12 @@ def test_weights_of_other_names_are_refused(tmp_path: Path, file: str) -> None:
         other.load_weights(tmp_path / file)
 
 
+def test_layer_that_was_never_called_is_saved() -> None:
+    store: dict[str, np.ndarray] = {}
+    Expectation(CIRCUIT, INPUTS, SUMS).save_own_variables(store)
+    assert list(store) == ["names"]
+
+
 def test_weights_of_expectation_fit_sampled_expectation() -> None:
     exactly, sampled = trained(Expectation(CIRCUIT, INPUTS, SUMS)), MAKERS["SampledExpectation"]()
     sampled(ANGLES[:1])

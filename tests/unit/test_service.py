@@ -108,6 +108,7 @@ def test_folder_that_cannot_be_written_is_named(folder: Path) -> None:
         (None, ""),
         (np.True_, "true"),
         (["a", "b"], "a,b"),
+        (["True", "False"], "True,False"),
         ((1, 3, 5), "1,3,5"),
         ({"depolarizing": 0.01, "readout": 0.02}, "depolarizing:0.01,readout:0.02"),
     ],

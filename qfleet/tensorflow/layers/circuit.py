@@ -231,6 +231,7 @@ class TrainedCircuit(CircuitLayer):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
+        self._angle_names = _AngleNames(self.name, self.parameters)
         uniform = keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=resolve_seed(seed))
         try:
             self.initializer = keras.initializers.get(
@@ -246,7 +247,6 @@ class TrainedCircuit(CircuitLayer):
         self.angles = self.add_weight(
             "angles", shape=(len(self.parameters),), initializer=self.initializer
         )
-        self._angle_names = _AngleNames(self.name, self.parameters)
         super().build(input_shape)
 
     def set_circuit(
