@@ -298,7 +298,7 @@ e2e: ## run the end-to-end tests on the cluster of KUBECONFIG, or of make cluste
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
 	@# These tests mostly wait for pods: four run at a time, each in its own namespaces.
-	@.venv/bin/python -m pytest tests/e2e --numprocesses=4 --dist=loadfile --no-loadscope-reorder -m 'not nightly'
+	@$(pytest) tests/e2e -m 'not nightly'
 
 .PHONY: e2e-nightly
 e2e-nightly: ## run the end-to-end tests that take longest, on the same cluster

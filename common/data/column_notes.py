@@ -77,9 +77,9 @@ def _is_number(text: str) -> bool:
 
 
 def _alike(labels: Sequence[str]) -> list[str]:
-    """Return the labels that equal another one but for capitals, blanks and invisible marks."""
+    """Return the labels that equal another one but for capitals, blanks, invisible characters."""
     plain = [
-        "".join(mark for mark in label.casefold() if mark.isprintable() and mark != " ")
+        "".join(one for one in label.casefold() if one.isprintable() and one != " ")
         for label in labels
     ]
     return [label for label, one in zip(labels, plain, strict=True) if plain.count(one) > 1]

@@ -188,7 +188,7 @@ def settings_of(recorded: Mapping[str, object]) -> Settings:
             if names
             else f"its settings contradict each other ({error})"
         ) from None
-    for name in (name for name in Settings.fields() if name in recorded):
+    for name in sorted(Settings.fields().keys() & recorded.keys()):
         found, allowed = recorded[name], settings.get(name)
         same = type(found) is type(allowed) or (type(found), type(allowed)) == (int, float)
         if not same and not (name == "initialization_epochs" and found == 0):

@@ -196,7 +196,6 @@ def test_completion_script_is_printed_for_each_shell(shell: str) -> None:
 
 INTERRUPTED = """
 import os, signal, time
-from common.errors import run_main
 from qfleet import __main__, _front
 
 def interrupt(*args):
