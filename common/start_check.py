@@ -5,11 +5,14 @@
 
 import sys
 
-from common import user_code
-from common.errors import SettingsError, run_main
+from common import storage, user_code
+from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
 from common.settings.groups.experiment import FITTED_TO_DATA, MODELS, STATE_QUBITS
 from common.waiting import Waiting
+
+RETRY_SECONDS = 10.0
+"""Time in which another machine's bucket is tried, as a user waits."""
 
 
 def check(settings: Settings, *, is_elsewhere: bool = False) -> None:
@@ -68,9 +71,20 @@ def _may_be_contracted(settings: Settings) -> bool:
     )
 
 
+def is_in_bucket(settings: Settings) -> bool:
+    """Return True if DATA is in a bucket, which other machines may read with other rights."""
+    return settings.data.data.startswith("gs://")
+
+
 def main() -> None:
     """Check the settings of the command line."""
-    check(Settings.from_args(sys.argv[1:]), is_elsewhere=True)
+    settings = Settings.from_args(sys.argv[1:])
+    storage.limit_retries(RETRY_SECONDS)
+    try:
+        check(settings, is_elsewhere=True)
+    except (StorageError, StorageUnavailable):
+        if not is_in_bucket(settings):
+            raise
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ COMMAND = (str(WORKER_PYTHON), "-m", "common.start_check")
 def check(settings: Settings) -> None:
     """Raise what makes MODEL, SAMPLER, DATA or PRUNE unusable, as far as it shows here.
 
-    Buckets are left to the job, and so is a machine without the environment of the workers.
+    A machine without the environment of the workers leaves all but built-in data to the job, and
+    one that can't read a bucket leaves DATA there to it.
 
     Raises:
         UserError: As `common.start_check.check`.
     """
     check_built_in(settings)
-    is_remote = settings.data.data.startswith("gs://")
-    if is_remote or not start_check.is_needed(settings) or not WORKER_PYTHON.is_file():
+    if not start_check.is_needed(settings) or not WORKER_PYTHON.is_file():
         return
     command = [*COMMAND, *settings.to_args()]
     with (

@@ -5,6 +5,7 @@ from common.commands import command
 from common.errors import EXIT_OK, ClusterError
 from common.runs import auto_settings
 from common.settings import Settings
+from common.start_check import is_in_bucket
 from launch import manifests, start_check
 from launch.cluster_check import ClusterCheck, Finding, PartState
 from launch.console import ClientConsole
@@ -28,7 +29,8 @@ def check(settings: Settings, *, probe: bool = False) -> int:
     """
     settings = auto_settings.with_placeholder_numbers(settings)
     build = manifests.build(settings)
-    start_check.check(settings)
+    if not is_in_bucket(settings):
+        start_check.check(settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
     console = ClientConsole()

@@ -16,6 +16,7 @@ from common.errors import (
 )
 from common.runs import auto_settings
 from common.settings import Settings
+from common.start_check import is_in_bucket
 from launch import api_errors, apply, cluster_storage, job, manifests, ownership, start_check
 from launch.client_commands import PROGRAM_OF_PART
 from launch.commands import select
@@ -42,10 +43,13 @@ def run(settings: Settings) -> int:
     """
     # Reports errors that need no cluster.
     build = manifests.build(auto_settings.with_placeholder_numbers(settings))
-    start_check.check(settings)
+    if not is_in_bucket(settings):
+        start_check.check(settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
     engines = select.engines(cluster, settings)
+    if is_in_bucket(settings):
+        _check_in_bucket(cluster, build.storage, settings)
     with ClientConsole() as console:
         name = select_run(cluster, build.storage, settings.run_name, engines, console)
         if name != settings.run_name:
@@ -95,6 +99,15 @@ def carry_out(
         return 0
     name = body["metadata"]["name"]
     return _follow(cluster, kind, name, settings, console, again=action == "follow")
+
+
+def _check_in_bucket(cluster: KubeClient, location: StorageLocation, settings: Settings) -> None:
+    """Check DATA in a bucket; one that can't be read here is left to the job."""
+    with (
+        contextlib.suppress(ClusterError, StorageError, StorageUnavailable),
+        cluster_storage.open_storage(cluster, location),
+    ):
+        start_check.check(settings)
 
 
 def _resolve_auto(

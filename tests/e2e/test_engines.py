@@ -86,13 +86,19 @@ def test_killed_worker_keeps_the_weights(
         assert not kubectl("get", "jobsets,jobs", f"--selector=qfleet/run={name}", "-o", "name")
 
 
-def test_error_of_the_user_is_final(api: str, cluster_storage: None) -> None:
+def test_error_of_the_user_is_final(api: str, root: storage.StoragePath) -> None:
     name = f"{api}-wrong"
-    words = (f"RUN={name}", f"JOB_API={api}", *SETTINGS, "DATA=gs://qfleet/nowhere")
-    done = kube.launch("run", *words)
+    words = (f"RUN={name}", f"JOB_API={api}", *SETTINGS)
+    done = kube.launch("run", *words, "DATA=gs://qfleet/nowhere")  # found by the client
+    assert done.returncode == UserError.exit_code, done.stdout + done.stderr
+    assert "gs://qfleet/nowhere" in done.stderr
+    assert not kubectl("get", ENGINES[api].kind, f"qfleet-{name}", check=False)
+    table = root / f"{name}.csv"
+    storage.write_atomic(table, b"a,label\n1,x\n")  # one class: found by the workers
+    done = kube.launch("run", *words, f"DATA={table}")
     assert done.returncode == UserError.exit_code, done.stdout + done.stderr
     assert f"job qfleet-{name} Failed: worker" in done.stderr
-    assert "gs://qfleet/nowhere" in done.stderr
+    assert "only the label x" in done.stderr
     job = Job(name, api)
     assert restarts(job) == 0
     assert kube.launch("stop", f"RUN={name}").returncode == 0

@@ -62,7 +62,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "model_circuits": BASE,
     "built_in_data": {"errors", "settings"},
     "devices": {"errors", "processes", "settings", "text"},
-    "start_check": BASE | {"data", "model_circuits", "user_code"},
+    "start_check": BASE | {"data", "model_circuits", "storage", "user_code"},
     "models": BASE | {"data", "model_circuits", "storage", "user_code", "weights_file"},
     "runs": BASE
     | {

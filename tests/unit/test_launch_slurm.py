@@ -1,5 +1,6 @@
 """The client of Slurm: the batch script, its settings, and the errors of Slurm's commands."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from common import storage
 from common.errors import EXIT_OK, ClusterError, QfleetError, SettingsError, UserError
 from common.runs import Run
 from common.runs.slurm_job import Outcome, SlurmJob, record_outcome
@@ -20,6 +22,7 @@ from launch.slurm.client import JobState
 from launch.slurm.script import BatchScript, cpus_per_worker, mebibytes
 from launch.slurm.versions import parse_version
 from launch.slurm.watcher import outcome_of
+from tests.support.storage_emulator import Emulator, Proxy, point_to
 
 SHOWN = (
     "JobId=2 JobName=qfleet-r JobState=FAILED Reason=NonZeroExitCode Requeue=1 Restarts=3"
@@ -340,6 +343,33 @@ def test_training_that_cannot_work_submits_nothing(
     with pytest.raises(UserError, match=name):
         commands.run(Settings.from_args([TARGET, *words.split(), "WORKERS=1", "BATCH=8"]))
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    ("file", "answer", "name"),
+    [
+        ("nowhere.csv", None, "does not exist"),
+        ("nowhere.csv", 403, None),  # the job may have other rights
+        ("t.csv", None, None),  # tables in buckets are read by the job
+    ],
+)
+def test_start_check_reads_buckets_where_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+    emulator: Emulator,
+    gs: str,
+    file: str,
+    answer: int | None,
+    name: str | None,
+) -> None:
+    storage.write_atomic(storage.path(f"{gs}/t.csv"), b"a,label\n1,x\n")
+    monkeypatch.setattr(start_check, "COMMAND", (sys.executable, *start_check.COMMAND[1:]))
+    monkeypatch.setattr(start_check, "WORKER_PYTHON", Path(sys.executable))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    settings = Settings.from_args([TARGET, f"DATA={gs}/{file}", "WORKERS=1", "BATCH=8"])
+    raised = pytest.raises(UserError, match=name) if name else contextlib.nullcontext()
+    with raised, Proxy(emulator, lambda number: answer) as proxy:
+        point_to(monkeypatch, proxy.address)
+        start_check.check(settings)
 
 
 def test_submitted_number_is_returned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
