@@ -3,14 +3,14 @@
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
 from numpy.typing import DTypeLike
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
-from qfleet.errors import LibraryError
+from qfleet.errors import ArgumentError, LibraryError
 from qfleet.native.libraries import jax_path
 
 T = TypeVar("T")
@@ -58,16 +58,33 @@ def call(
         The results.
     """
     register_handlers()
-    operands, axes = _common_axes(operands)
+    operands, axes = _common_axes([_gathered(operand) for operand in operands])
     types = [_array_type(shape, dtype, axes) for shape, dtype in results]
     function = jax.ffi.ffi_call(f"qfleet_{name}", types, vmap_method="sequential")
-    found: list[jax.Array] = function(
-        *operands,
-        program=np.int64(compiled.program.handle),
-        memory_limit=np.int64(compiled.program.memory_limit),
-        **attributes,
-    )
+
+    @jax.custom_jvp
+    def evaluate(*operands: jax.Array) -> list[jax.Array]:
+        found: list[jax.Array] = function(
+            *operands,
+            program=np.int64(compiled.program.handle),
+            memory_limit=np.int64(compiled.program.memory_limit),
+            **attributes,
+        )
+        return found
+
+    evaluate.defjvp(functools.partial(_refuse_derivative, name))
+    found: list[jax.Array] = evaluate(*operands)
     return found
+
+
+def _refuse_derivative(name: str, *_: object) -> NoReturn:
+    """Refuse the derivative of a call that belongs to the last derivative there is."""
+    order = "second" if name.startswith("state") else "third"
+    of = "states" if name.startswith("state") else "expectation values"
+    raise ArgumentError(
+        f"{of} have no {order} derivatives: take jax.lax.stop_gradient of the derivative before, or"
+        " differences of it"
+    )
 
 
 def with_common_axes(function: Callable[..., T]) -> Callable[..., T]:
@@ -76,10 +93,13 @@ def with_common_axes(function: Callable[..., T]) -> Callable[..., T]:
     A result of the engine varies along every axis of any operand. An operand that does not, such as
     parameters that all devices have in common, is declared to vary before the call. JAX transposes
     this step to a sum over the devices, so that a gradient is that of all rows.
+
+    Operands that are sharded along explicit axes are gathered first, and JAX shards their gradients
+    as they were.
     """
 
     def called(*operands: jax.Array) -> T:
-        return function(*_common_axes(operands)[0])
+        return function(*_common_axes([_gathered(operand) for operand in operands])[0])
 
     return called
 
@@ -88,6 +108,41 @@ def has_manual_axes() -> bool:
     """Return True while `jax.shard_map` calls a function; always False before JAX 0.6."""
     mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
     return bool(getattr(mesh, "manual_axes", ()))
+
+
+def rule_with_shards(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule of `vmap` whose results are sharded along explicit axes as what is mapped.
+
+    All results of `rule` are mapped.
+    """
+
+    def called(size: int, batched: Sequence[bool], *operands: jax.Array) -> Any:
+        mapped = [
+            operand for operand, is_mapped in zip(operands, batched, strict=True) if is_mapped
+        ]
+        axis = next((spec[0] for spec in map(_explicit_axes, mapped) if spec), None)
+        results, marks = rule(size, batched, *map(_gathered, operands))
+        if axis is None:
+            return results, marks
+        spec = jax.sharding.PartitionSpec(axis)
+        return jax.tree.map(lambda one: jax.sharding.reshard(one, spec), results), marks
+
+    return called
+
+
+def _gathered(array: jax.Array) -> jax.Array:
+    """Return an array that is not sharded along an explicit axis of the mesh."""
+    if not _explicit_axes(array):
+        return array
+    result: jax.Array = jax.sharding.reshard(array, jax.sharding.PartitionSpec())
+    return result
+
+
+def _explicit_axes(array: jax.Array) -> tuple[Any, ...]:
+    """Return the explicit axis of each dimension of an array; empty if it has none."""
+    kind: Any = jax.typeof(array) if hasattr(jax, "typeof") else None  # before JAX 0.6
+    spec = tuple(getattr(getattr(kind, "sharding", None), "spec", ()))
+    return spec if any(axis is not None for axis in spec) else ()
 
 
 def _common_axes(operands: Sequence[jax.Array]) -> tuple[list[jax.Array], frozenset[str]]:

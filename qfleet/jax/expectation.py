@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.jax import circuits
-from qfleet.jax.calls import call, has_manual_axes, with_common_axes
+from qfleet.jax.calls import call, has_manual_axes, rule_with_shards, with_common_axes
 
 Exponents = tuple[jax.Array, jax.Array]  # shared [E], per example [B, F]
 
@@ -133,6 +133,7 @@ def _functions_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
         return _forward(compiled, shared, row[None], kept_reals=0)[0][0]
 
     @evaluate.def_vmap
+    @rule_with_shards
     def _(
         size: int, batched: Sequence[bool], shared: jax.Array, row: jax.Array
     ) -> tuple[jax.Array, bool]:
@@ -150,6 +151,7 @@ def _functions_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
         return by_shared, by_rows[0]
 
     @gradient.def_vmap
+    @rule_with_shards
     def _(
         size: int, batched: Sequence[bool], shared: jax.Array, row: jax.Array, upstream: jax.Array
     ) -> tuple[Exponents, tuple[bool, bool]]:
@@ -170,6 +172,7 @@ def _functions_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
         return values[0], by_shared, by_rows[0]
 
     @hvp.def_vmap
+    @rule_with_shards
     def _(
         size: int,
         batched: Sequence[bool],

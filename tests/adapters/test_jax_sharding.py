@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sympy
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
 import qfleet
 import qfleet.jax
@@ -131,6 +131,21 @@ def own_parameters(function: Function) -> Any:
     return jax.grad(loss_of(each), (0, 1))(np.array([[0.4], [-0.6]]), INPUTS)
 
 
+def explicit_axes(function: Function) -> Any:
+    """Return the gradients where the types of arrays have their sharding."""
+    mesh = jax.make_mesh((2,), ("rows",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        inputs = jax.device_put(INPUTS, ROWS)
+        found = jax.grad(loss_of(function), (0, 1))(jnp.array(PARAMETERS), inputs)
+        assert jax.typeof(found[1]) == jax.typeof(inputs)
+        return jax.device_get(found)
+
+
+def third(function: Function) -> Any:
+    """Return the third derivatives by the parameters."""
+    return jax.jacrev(jax.jacrev(jax.grad(loss_of(sharded(function)))))(PARAMETERS, INPUTS)
+
+
 FIRST = (
     lambda function: sharded(function)(PARAMETERS, INPUTS),
     gradients,
@@ -169,6 +184,21 @@ def test_shard_map_hessian_equals_plain(kind: str, compute: Callable) -> None:
 def test_shard_map_without_jit_equals_plain(kind: str, compute: Callable) -> None:
     ours, plain = pair_of(kind)
     check_equal(compute(ours), jax.jit(lambda: compute(plain))())
+
+
+@pytest.mark.parametrize("kind", ["batch", "vmap", "state"])
+def test_arrays_with_explicit_axes_equal_plain(kind: str) -> None:
+    ours, plain = pair_of(kind)
+    check_equal(explicit_axes(ours), gradients(plain))
+
+
+@pytest.mark.parametrize(
+    ("kind", "compute", "order"),
+    [("batch", third, "third"), ("vmap", third, "third"), ("state", hessian, "second")],
+)
+def test_derivative_that_is_missing_is_refused(kind: str, compute: Callable, order: str) -> None:
+    with pytest.raises(qfleet.ArgumentError, match=f"no {order} derivatives"):
+        compute(pair_of(kind)[0])
 
 
 def test_traced_call_has_several_gradients() -> None:
