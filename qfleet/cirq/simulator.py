@@ -1,102 +1,86 @@
 """Cirq's simulator interfaces on the engine."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 import cirq
 import numpy as np
+from cirq import Simulator as CirqSimulator
 from numpy.typing import DTypeLike
 
 from qfleet.argument_checks import checked, flag, integer, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuit_checks import qubit as checked_qubit
+from qfleet.cirq import fallback
 from qfleet.cirq import measurements as terminal
+from qfleet.cirq.compiled_circuits import CompiledCircuits
 from qfleet.cirq.sweeps import sweep_points, symbol_values
 from qfleet.cirq.trial_result import StateVectorTrialResult
-from qfleet.compiler.circuit import lowering
-from qfleet.compiler.circuit.identity import circuit_identity, identity
-from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.engine.arguments import checked_dtype, checked_observables
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.state_methods import MAX_SHOTS
-from qfleet.errors import ArgumentError, CircuitError
+from qfleet.errors import ArgumentError
 
-_V = TypeVar("_V")
-
-MAX_CACHED_CIRCUITS = 32
 MAX_SWEEP_BYTES = 256 << 20
 """Most bytes of states of a sweep that are computed in one call."""
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A circuit without its measurements.
-
-    Attributes:
-        whole: The circuit with its measurements.
-        circuit: The gates.
-        measured: The measurements, in order.
-        names: Names of the symbols, sorted.
-        key: An object that circuits with the same gates share.
-    """
-
-    whole: cirq.FrozenCircuit
-    circuit: cirq.Circuit
-    measured: list[cirq.Operation]
-    names: tuple[str, ...]
-    key: object
-
-
-class _Cache(OrderedDict[Hashable, _V]):
-    """The results of a function for the keys that were used last."""
-
-    def get_or_make(self, key: Hashable, make: Callable[[], _V]) -> _V:
-        """Return the value of a key, made if it is missing."""
-        value = self.pop(key, None)  # one operation, since another thread may free the key
-        value = self[key] = make() if value is None else value
-        while len(self) > MAX_CACHED_CIRCUITS:
-            self.popitem(last=False)
-        return value
 
 
 class Simulator(
     cirq.SimulatesSamples,
     cirq.SimulatesFinalState[cirq.StateVectorTrialResult],
     cirq.SimulatesExpectationValues,
+    cirq.SimulatesAmplitudes,
 ):
     """A state-vector simulator with the interfaces of `cirq.Simulator`, and adjoint gradients.
 
     All points of a sweep are computed in one call of the engine. Compiled circuits are cached: a
-    circuit with symbols is compiled once for all values. Measurements must be terminal; noise and
-    other operations that are not unitary are refused with a CircuitError.
+    circuit with symbols is compiled once for all values.
+
+    What the engine has no form for is computed by `cirq.Simulator`, with a FallbackWarning: noise,
+    resets, measurements before the end, classical control, qudits, and single moments.
 
     Args:
         dtype: np.complex64 or np.complex128, of the state.
+        noise: Noise model or channel after each moment, as for `cirq.Simulator`.
         seed: Seed of sampled measurements, as for `cirq.Simulator`.
+        split_untangled_states: As for `cirq.Simulator`, which it is passed to; the engine evolves
+            one state of all qubits.
     """
 
     def __init__(
-        self, *, dtype: DTypeLike = np.complex64, seed: cirq.RANDOM_STATE_OR_SEED_LIKE = None
+        self,
+        *,
+        dtype: DTypeLike = np.complex64,
+        noise: cirq.NOISE_MODEL_LIKE = None,
+        seed: cirq.RANDOM_STATE_OR_SEED_LIKE = None,
+        split_untangled_states: bool = True,
     ) -> None:
         self._dtype = np.dtype(checked_dtype(dtype))
         try:
-            self._random = cirq.value.parse_random_state(seed)
+            self._prng = cirq.value.parse_random_state(seed)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"seed is {shown(seed)}: {error}") from None
         # parse_random_state returns any other object as it is.
-        if not isinstance(self._random, np.random.RandomState) and self._random is not np.random:
+        if not isinstance(self._prng, np.random.RandomState) and self._prng is not np.random:
             raise ArgumentError(
                 f"seed is {shown(seed)}: pass an integer, a numpy.random.RandomState or None"
             )
-        self._parts: _Cache[_Parts] = _Cache()
-        self._keys: _Cache[object] = _Cache()
-        self._compiled: _Cache[CompiledCircuit] = _Cache()
+        try:
+            self._noise = cirq.NoiseModel.from_noise_model_like(noise)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"noise is {shown(noise)}: {error}") from None
+        self._circuits = CompiledCircuits(self._dtype)
+        self._warned: set[str] = set()
+        self._cirq = CirqSimulator(
+            dtype=self._dtype.type,
+            noise=self._noise,
+            seed=self._prng,
+            split_untangled_states=flag(split_untangled_states, "split_untangled_states"),
+        )
 
-    def __getstate__(self) -> dict[str, object]:
-        # A copy holds other circuits: the numbers of the original ones would name any object.
-        return self.__dict__ | {"_parts": _Cache()}
+    @property
+    def noise(self) -> cirq.NoiseModel:
+        """The noise model."""
+        return self._noise
 
     @checked(program=CIRCUIT)
     def simulate_sweep_iter(
@@ -120,14 +104,17 @@ class Simulator(
         Raises:
             CircuitError: The circuit, a value or the initial state is not supported.
         """
-        parts = self._split(program)
+        if self._needs_cirq(program, qubit_order, initial_state):
+            yield from self._cirq.simulate_sweep_iter(program, params, qubit_order, initial_state)
+            return
+        parts = self._circuits.split(program)
         qubits = _ordered_qubits(program.all_qubits(), qubit_order)
         resolvers = sweep_points(params)
         values = symbol_values(parts.names, resolvers)
         rows = max(1, MAX_SWEEP_BYTES // (self._dtype.itemsize << len(qubits)))
         for first in range(0, len(resolvers), rows):
             points = resolvers[first : first + rows]
-            compiled = self._compile(parts, len(points), (), qubits, initial_state)
+            compiled = self._circuits.compile(parts, len(points), (), qubits, initial_state)
             states = compiled.state(*_arguments(values[first : first + rows]))
             for resolver, state in zip(points, states, strict=True):
                 yield self._trial_result(resolver, state, qubits, parts.measured)
@@ -143,10 +130,10 @@ class Simulator(
         if measured:
             probabilities = np.square(np.abs(state)).astype(np.float64)
             cumulative = np.cumsum(probabilities)
-            drawn = self._random.random_sample() * cumulative[-1]
+            drawn = self._prng.random_sample() * cumulative[-1]
             index = int(np.searchsorted(cumulative, drawn, side="right"))
             bits = np.array([[index >> at & 1 for at in reversed(range(len(qubits)))]])
-            found = terminal.records(measured, bits, qubits, self._random)
+            found = terminal.records(measured, bits, qubits, self._prng)
             outcomes = {key: record[0, -1] for key, record in found.items()}
             collapsed = {qubit for operation in measured for qubit in operation.qubits}
             state = terminal.collapse(state, index, qubits, collapsed)
@@ -184,6 +171,12 @@ class Simulator(
         """
         if (points := _without_values(observables, params)) is not None:
             yield from ([] for _ in range(points))
+            return
+        if self._needs_cirq(program, qubit_order, initial_state):
+            yield from self._cirq.simulate_expectation_values_sweep_iter(
+                *(program, observables, params, qubit_order, initial_state),
+                permit_terminal_measurements,
+            )
             return
         case = self._expectation_case(
             program, observables, params, qubit_order, initial_state, permit_terminal_measurements
@@ -289,13 +282,13 @@ class Simulator(
                 "the circuit has terminal measurements: remove them, or pass"
                 " permit_terminal_measurements=True to ignore them"
             )
-        parts = self._split(program)
+        parts = self._circuits.split(program)
         listed = observables if isinstance(observables, list) else [observables]
         sums = checked_observables(listed)
         read = {qubit for one in sums for qubit in one.qubits}
         qubits = _ordered_qubits(program.all_qubits() | read, qubit_order)
         values = symbol_values(parts.names, sweep_points(params))
-        return self._compile(parts, len(values), sums, qubits, initial_state), values
+        return self._circuits.compile(parts, len(values), sums, qubits, initial_state), values
 
     @checked(program=CIRCUIT, repetitions=integer(0, MAX_SHOTS))
     def run_sweep_iter(
@@ -304,7 +297,7 @@ class Simulator(
         """Sample the measurements at every point of a sweep; see `cirq.SimulatesSamples`.
 
         Args:
-            program: The circuit, with terminal measurements.
+            program: The circuit, with measurements.
             params: Values of the symbols.
             repetitions: Samples per point.
 
@@ -317,6 +310,9 @@ class Simulator(
         """
         if not program.has_measurements():
             raise ValueError("the circuit has no measurements to sample: add cirq.measure")
+        if self._needs_cirq(program):
+            yield from self._cirq.run_sweep_iter(program, params, repetitions)
+            return
         for resolver in sweep_points(params):
             yield cirq.ResultDict(
                 params=resolver, records=self._run(program, resolver, repetitions)
@@ -329,62 +325,98 @@ class Simulator(
         repetitions: int,
     ) -> dict[str, np.ndarray]:
         """Return uint8 records [repetitions, instances, qubits] by measurement key."""
-        parts = self._split(circuit)
+        parts = self._circuits.split(circuit)
         qubits = _ordered_qubits(circuit.all_qubits(), cirq.QubitOrder.DEFAULT)
         values = symbol_values(parts.names, [param_resolver])
-        compiled = self._compile(parts, 1, (), qubits, None)
-        seed = int(self._random.randint(2**31 - 1))
+        compiled = self._circuits.compile(parts, 1, (), qubits, None)
+        seed = int(self._prng.randint(2**31 - 1))
         bits = compiled.sample(*_arguments(values), repetitions, seed=seed)
-        return terminal.records(parts.measured, bits[0], qubits, self._random)
+        return terminal.records(parts.measured, bits[0], qubits, self._prng)
 
-    def _split(self, program: cirq.AbstractCircuit) -> _Parts:
-        """Separate the measurements of a circuit, or return the parts from the cache."""
-        whole = program.freeze()  # one object until the circuit is changed
-
-        def split() -> _Parts:
-            circuit, measured = terminal.split_measurements(whole)
-            key = self._keys.get_or_make(circuit_identity(circuit), object)
-            return _Parts(whole, circuit, measured, tuple(sorted(parameter_names(circuit))), key)
-
-        return self._parts.get_or_make(id(whole), split)  # no other's: the parts hold the object
-
-    def _compile(
+    @checked(program=CIRCUIT)
+    def compute_amplitudes_sweep_iter(
         self,
-        parts: _Parts,
-        points: int,
-        observables: Sequence[cirq.PauliSum],
-        qubits: Sequence[cirq.Qid],
-        initial_state: cirq.STATE_VECTOR_LIKE | None,
-    ) -> CompiledCircuit:
-        """Compile a circuit, or return it from the cache.
+        program: cirq.AbstractCircuit,
+        bitstrings: Sequence[int],
+        params: cirq.Sweepable,
+        qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
+    ) -> Iterator[Sequence[complex]]:
+        """Compute some amplitudes at every point of a sweep; see `cirq.SimulatesAmplitudes`.
 
-        The symbols of a single point are parameters, those of a sweep are inputs.
+        Args:
+            program: The circuit.
+            bitstrings: [M] indices of basis states, the first qubit the most significant bit.
+            params: Values of the symbols.
+            qubit_order: Order of the qubits.
+
+        Yields:
+            [M] amplitudes at a point.
+
+        Raises:
+            ArgumentError: A bitstring is not the index of a basis state.
+            CircuitError: The circuit or a value is not supported.
         """
-        prepared, start = _initial_state(initial_state, qubits)
-
-        def compile_circuit() -> CompiledCircuit:
-            gates = cirq.Circuit(prepared)
-            factors = [*lowering.lower(gates), *lowering.lower(parts.circuit)]
-            return CompiledCircuit.from_factors(
-                factors,
-                parts.names if points > 1 else (),
-                () if points > 1 else parts.names,
-                observables,
-                qubits=qubits,
-                initial_state=start,
-                dtype=self._dtype,
+        indices = np.asarray(bitstrings)
+        if indices.ndim != 1 or (indices.size and not np.issubdtype(indices.dtype, np.integer)):
+            raise ArgumentError(
+                f"bitstrings is {shown(bitstrings)}: pass a 1-dimensional list of integers"
             )
+        for result in self.simulate_sweep_iter(program, params, qubit_order):
+            state = result.final_state_vector
+            if indices.size and not 0 <= indices.min() <= indices.max() < len(state):
+                raise ArgumentError(
+                    f"bitstrings is {shown(bitstrings)}: the circuit has {len(state)} basis states"
+                )
+            yield state[indices.astype(np.int64)].tolist()
 
-        key = (
-            parts.key,
-            parts.names,
-            points > 1,
-            tuple(map(_observable_key, observables)),
-            tuple(qubits),
-            tuple(map(identity, prepared)),
-            None if start is None else start.tobytes(),
+    @checked(circuit=CIRCUIT)
+    def simulate_moment_steps(
+        self,
+        circuit: cirq.AbstractCircuit,
+        param_resolver: cirq.ParamResolverOrSimilarType = None,
+        qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
+        initial_state: cirq.STATE_VECTOR_LIKE | None = None,
+    ) -> Iterator[cirq.SparseSimulatorStep]:
+        """Simulate moment by moment; see `cirq.SimulatesIntermediateState`.
+
+        Args:
+            circuit: The circuit.
+            param_resolver: Values of the symbols.
+            qubit_order: Order of the qubits, the first the most significant bit.
+            initial_state: As for `simulate_sweep_iter`.
+
+        Returns:
+            An iterator of Cirq's results of a step.
+        """
+        self._warn("single moments are asked for")
+        steps: Iterator[cirq.SparseSimulatorStep] = self._cirq.simulate_moment_steps(
+            circuit, param_resolver, qubit_order, initial_state
         )
-        return self._compiled.get_or_make(key, compile_circuit)
+        return steps
+
+    def _needs_cirq(
+        self,
+        program: cirq.AbstractCircuit,
+        qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
+        initial_state: object = None,
+    ) -> bool:
+        """Return True, with a warning, if the engine has no form for a circuit."""
+        if self._noise is not cirq.NO_NOISE:
+            reason = "noise is set"
+        elif isinstance(initial_state, cirq.SimulationStateBase):
+            reason = "initial_state is a simulation state"
+        else:
+            qubits = _ordered(program.all_qubits(), qubit_order)
+            reason = self._circuits.reason_for_cirq(program, qubits)
+        if reason:
+            self._warn(reason)
+        return bool(reason)
+
+    def _warn(self, reason: str) -> None:
+        """Warn once for each reason; each time where the warning is an error."""
+        if reason not in self._warned:
+            fallback.warn(reason)
+            self._warned.add(reason)
 
 
 def _without_values(observables: object, params: cirq.Sweepable) -> int | None:
@@ -397,11 +429,15 @@ def _ordered_qubits(
     used: Iterable[cirq.Qid], qubit_order: cirq.QubitOrderOrList
 ) -> tuple[cirq.Qid, ...]:
     """Return the qubits of a circuit, and further ones of `qubit_order`, in its order."""
+    ordered = _ordered(used, qubit_order)
+    return tuple(checked_qubit(one, f"qubit_order[{at}]") for at, one in enumerate(ordered))
+
+
+def _ordered(used: Iterable[cirq.Qid], qubit_order: cirq.QubitOrderOrList) -> tuple[cirq.Qid, ...]:
     try:
-        ordered = cirq.QubitOrder.as_qubit_order(qubit_order).order_for(used)
+        return tuple(cirq.QubitOrder.as_qubit_order(qubit_order).order_for(used))
     except (TypeError, ValueError, AttributeError) as error:
         raise ArgumentError(f"qubit_order is {shown(qubit_order)}: {error}") from error
-    return tuple(checked_qubit(one, f"qubit_order[{at}]") for at, one in enumerate(ordered))
 
 
 def _arguments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -409,35 +445,3 @@ def _arguments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(values) == 1:
         return np.zeros((1, 0)), values[0]
     return values, np.zeros(0)
-
-
-def _initial_state(
-    state: cirq.STATE_VECTOR_LIKE | None, qubits: Sequence[cirq.Qid]
-) -> tuple[list[cirq.Operation], np.ndarray | None]:
-    """Return an initial state as gates on |0...0>, or as a state vector.
-
-    Args:
-        state: Anything that `cirq.Simulator` accepts as its initial state.
-        qubits: The qubits, the first the most significant bit.
-
-    Raises:
-        CircuitError: It is not a state of these qubits.
-    """
-    width = len(qubits)
-    if state is None:
-        return [], None
-    if isinstance(state, int | np.integer):
-        if not 0 <= int(state) < 2**width:
-            raise CircuitError(
-                f"initial_state is {state}: a basis state of {width} qubits is 0 to {2**width - 1}"
-            )
-        return [cirq.X(q) for at, q in enumerate(qubits) if state >> (width - 1 - at) & 1], None
-    try:
-        vector = cirq.to_valid_state_vector(state, qid_shape=(2,) * width, dtype=np.complex128)
-    except (ValueError, TypeError) as error:
-        raise CircuitError(f"initial_state is not a state of {width} qubits: {error}") from error
-    return [], vector.reshape(-1)
-
-
-def _observable_key(observable: cirq.PauliSum) -> frozenset[object]:
-    return frozenset((frozenset(s.items()), complex(s.coefficient)) for s in observable)

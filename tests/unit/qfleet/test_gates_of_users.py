@@ -152,15 +152,11 @@ def test_resolver_value_that_is_no_number_is_refused(value: object) -> None:
 
 
 def test_qudit_is_refused_wherever_it_appears() -> None:
-    qudit = cirq.LineQid(5, 3)
-    simulator, circuit = qfleet.cirq.Simulator(), cirq.Circuit(cirq.X(A), cirq.measure(A, key="a"))
-    measured = circuit + cirq.Circuit(cirq.measure(qudit, key="q"))
+    qudit, circuit = cirq.LineQid(5, 3), cirq.Circuit(cirq.X(A))
     for call in (
-        lambda: simulator.simulate(measured),
-        lambda: simulator.run(measured),
-        lambda: simulator.simulate(circuit, qubit_order=[A, qudit]),
+        lambda: qfleet.compile(circuit + cirq.Circuit(cirq.XPowGate(dimension=3)(qudit))),
         lambda: qfleet.CompiledCircuit.from_factors((), qubits=(A, qudit)),
-        lambda: qfleet.compile(circuit[:1], observables=cirq.PauliString({qudit: cirq.Z})),
+        lambda: qfleet.compile(circuit, observables=cirq.PauliString({qudit: cirq.Z})),
     ):
         with pytest.raises(CircuitError, match="qudits"):
             call()

@@ -62,7 +62,7 @@ def test_symbolic_repetitions_are_refused() -> None:
     with pytest.raises(CircuitError, match=r"in moment 0 .* repetitions"):
         lower(cirq.Circuit(repeated))
     with pytest.raises(CircuitError, match="repetitions"):
-        qfleet.cirq.Simulator().simulate(cirq.Circuit(repeated))
+        qfleet.compile(cirq.Circuit(repeated))
 
 
 @pytest.mark.parametrize("controlled", [cirq.ControlledGate, None], ids=["gate", "operation"])

@@ -1,0 +1,166 @@
+"""Circuits that a simulator has compiled, and the parts of those it has split."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import cirq
+import numpy as np
+from numpy.typing import DTypeLike
+
+from qfleet.cirq import fallback
+from qfleet.cirq import measurements as terminal
+from qfleet.compiler.circuit import lowering
+from qfleet.compiler.circuit.identity import circuit_identity, identity
+from qfleet.compiler.circuit.symbols import parameter_names
+from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.errors import CircuitError
+
+_V = TypeVar("_V")
+
+MAX_CACHED_CIRCUITS = 32
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A circuit without its measurements.
+
+    Attributes:
+        whole: The circuit with its measurements.
+        circuit: The gates.
+        measured: The measurements, in order.
+        names: Names of the symbols, sorted.
+        key: An object that circuits with the same gates share.
+    """
+
+    whole: cirq.FrozenCircuit
+    circuit: cirq.Circuit
+    measured: list[cirq.Operation]
+    names: tuple[str, ...]
+    key: object
+
+
+class _Cache(OrderedDict[Hashable, _V]):
+    """The results of a function for the keys that were used last."""
+
+    def get_or_make(self, key: Hashable, make: Callable[[], _V]) -> _V:
+        """Return the value of a key, made if it is missing."""
+        value = self.pop(key, None)  # one operation, since another thread may free the key
+        value = self[key] = make() if value is None else value
+        while len(self) > MAX_CACHED_CIRCUITS:
+            self.popitem(last=False)
+        return value
+
+
+class CompiledCircuits:
+    """Caches of the circuits that were used last.
+
+    Args:
+        dtype: Of the states, complex64 or complex128.
+    """
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._dtype = np.dtype(dtype)
+        self._parts: _Cache[Parts] = _Cache()
+        self._keys: _Cache[object] = _Cache()
+        self._compiled: _Cache[CompiledCircuit] = _Cache()
+        self._reasons: _Cache[tuple[cirq.FrozenCircuit, str]] = _Cache()
+
+    def __getstate__(self) -> dict[str, object]:
+        # A copy holds other circuits: the numbers of the original ones would name any object.
+        return self.__dict__ | {"_parts": _Cache(), "_reasons": _Cache()}
+
+    def reason_for_cirq(self, program: cirq.AbstractCircuit, qubits: Sequence[cirq.Qid]) -> str:
+        """Return what the engine has no form for; see `fallback.reason_for_cirq`.
+
+        Args:
+            program: A circuit, with its measurements.
+            qubits: Its qubits, and further ones.
+        """
+        whole = program.freeze()
+        of_circuit = self._reasons.get_or_make(
+            id(whole), lambda: (whole, fallback.reason_for_cirq(whole))
+        )
+        return of_circuit[1] or fallback.reason_of_qubits(qubits)
+
+    def split(self, program: cirq.AbstractCircuit) -> Parts:
+        """Separate the measurements of a circuit, or return the parts from the cache."""
+        whole = program.freeze()  # one object until the circuit is changed
+
+        def split() -> Parts:
+            circuit, measured = terminal.split_measurements(whole)
+            key = self._keys.get_or_make(circuit_identity(circuit), object)
+            return Parts(whole, circuit, measured, tuple(sorted(parameter_names(circuit))), key)
+
+        return self._parts.get_or_make(id(whole), split)  # no other's: the parts hold the object
+
+    def compile(
+        self,
+        parts: Parts,
+        points: int,
+        observables: Sequence[cirq.PauliSum],
+        qubits: Sequence[cirq.Qid],
+        initial_state: cirq.STATE_VECTOR_LIKE | None,
+    ) -> CompiledCircuit:
+        """Compile a circuit, or return it from the cache.
+
+        The symbols of a single point are parameters, those of a sweep are inputs.
+        """
+        prepared, start = _initial_state(initial_state, qubits)
+
+        def compile_circuit() -> CompiledCircuit:
+            gates = cirq.Circuit(prepared)
+            factors = [*lowering.lower(gates), *lowering.lower(parts.circuit)]
+            return CompiledCircuit.from_factors(
+                factors,
+                parts.names if points > 1 else (),
+                () if points > 1 else parts.names,
+                observables,
+                qubits=qubits,
+                initial_state=start,
+                dtype=self._dtype,
+            )
+
+        key = (
+            parts.key,
+            parts.names,
+            points > 1,
+            tuple(map(_observable_key, observables)),
+            tuple(qubits),
+            tuple(map(identity, prepared)),
+            None if start is None else start.tobytes(),
+        )
+        return self._compiled.get_or_make(key, compile_circuit)
+
+
+def _initial_state(
+    state: cirq.STATE_VECTOR_LIKE | None, qubits: Sequence[cirq.Qid]
+) -> tuple[list[cirq.Operation], np.ndarray | None]:
+    """Return an initial state as gates on |0...0>, or as a state vector.
+
+    Args:
+        state: Anything that `cirq.Simulator` accepts as its initial state.
+        qubits: The qubits, the first the most significant bit.
+
+    Raises:
+        CircuitError: It is not a state of these qubits.
+    """
+    width = len(qubits)
+    if state is None:
+        return [], None
+    if isinstance(state, int | np.integer):
+        if not 0 <= int(state) < 2**width:
+            raise CircuitError(
+                f"initial_state is {state}: a basis state of {width} qubits is 0 to {2**width - 1}"
+            )
+        return [cirq.X(q) for at, q in enumerate(qubits) if state >> (width - 1 - at) & 1], None
+    try:
+        vector = cirq.to_valid_state_vector(state, qid_shape=(2,) * width, dtype=np.complex128)
+    except (ValueError, TypeError) as error:
+        raise CircuitError(f"initial_state is not a state of {width} qubits: {error}") from error
+    return [], vector.reshape(-1)
+
+
+def _observable_key(observable: cirq.PauliSum) -> frozenset[object]:
+    return frozenset((frozenset(s.items()), complex(s.coefficient)) for s in observable)
