@@ -99,10 +99,14 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
         ),
         "runs": Subcommand("list the runs", "common.runs.__main__", "runs"),
         "report": Subcommand(
-            "open the report of a run, which inference writes",
+            "open the report of a run or a study, or save its figures",
             "cli.report",
-            "infer",
-            examples=("report              the latest finished run", "report my-run       a run"),
+            "report",
+            examples=(
+                "report                              the latest finished run",
+                "report my-run --figures paper       its figures, as SVG and PNG",
+                "report STUDY=widths                 a study",
+            ),
             usage="[RUN]",
             words=_run,
         ),

@@ -121,6 +121,7 @@ def circuit_to_svg(
     inputs: Sequence[str],
     trained: Mapping[str, float],
     observables: Sequence[cirq.PauliSum] = (),
+    name: str = "circuit",
 ) -> str:
     """Return the circuit as one <svg> element.
 
@@ -129,6 +130,7 @@ def circuit_to_svg(
         inputs: Data symbols, whose gates are highlighted.
         trained: Trained symbol -> angle in radians, for the tooltips.
         observables: Readouts (PauliSum). Those of a single qubit are shown at its wire's end.
+        name: Its id, and the name of its file.
 
     Returns:
         The element; an empty string if there are more than MAX_GATES gates.
@@ -148,15 +150,15 @@ def circuit_to_svg(
     right = x + MARGIN + 8 * max((len(text) for text in readouts.values()), default=0) + 16
     height = TOP + ROW * len(qubits)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="circuit" width="{right}"'
-        f' height="{height}" viewBox="0 0 {right} {height}" role="img"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" id="{name}" class="circuit"'
+        f' width="{right}" height="{height}" viewBox="0 0 {right} {height}" role="img"'
         f' aria-label="Circuit of {len(qubits)} qubits">'
     ]
     parts += _bands(columns, starts, widths, height)
-    for row, name in enumerate(names):
+    for row, wire in enumerate(names):
         y = _y(row)
         parts.append(f'<line class="wire" x1="{left - 4}" x2="{x}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="qubit" x="{left - 10}" y="{y + 4}">{escape(name)}</text>')
+        parts.append(f'<text class="qubit" x="{left - 10}" y="{y + 4}">{escape(wire)}</text>')
     for column, start, width in zip(columns, starts, widths, strict=True):
         parts += [_draw(gate, start, width) for gate in column]
     for row, text in readouts.items():

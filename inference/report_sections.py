@@ -167,13 +167,18 @@ def baselines(results: InferenceResults) -> Table:
     ]
 
 
-def diagram(layer: "Expectation") -> tuple[str, str]:
-    """Return caption and SVG of a circuit; without SVG if it has too many gates."""
+def diagram(layer: "Expectation", name: str) -> tuple[str, str]:
+    """Return caption and SVG of a circuit; without SVG if it has too many gates.
+
+    Args:
+        layer: The layer of the circuit.
+        name: The id of the SVG.
+    """
     trained: Mapping[str, float] = dict(
         zip(layer.parameters, map(float, layer.angles.numpy()), strict=True)
     )
     drawn = circuit_svg.excerpt(layer.circuit)
-    svg = circuit_svg.circuit_to_svg(drawn, layer.inputs, trained, layer.observables)
+    svg = circuit_svg.circuit_to_svg(drawn, layer.inputs, trained, layer.observables, name)
     gates = sum(1 for _ in layer.circuit.all_operations())
     if not svg:
         return f"the circuit has too many gates for a diagram ({gates:,}).", ""

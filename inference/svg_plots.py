@@ -53,7 +53,13 @@ STYLE: Any = {
 
 
 def to_svg(figure: Figure, name: str, label: str) -> str:
-    """Return the figure as one <svg> element with unique ids and without links."""
+    """Return the figure as one <svg> element with unique ids and without links.
+
+    Args:
+        figure: The figure.
+        name: Its id, with which the ids in it begin; also the name of its file.
+        label: Its title for screen readers.
+    """
     sink = io.StringIO()
     figure.savefig(
         sink,
@@ -73,7 +79,7 @@ def to_svg(figure: Figure, name: str, label: str) -> str:
     svg = re.sub(r'(<svg [^>]*?)height="[^"]*pt"', r"\1", svg, count=1)
     # All plots have the same scale, so that their texts have the same size.
     style = f"max-width: {figure.get_figwidth() / WIDTH_INCHES:.0%}"
-    head = f'<svg class="plot" role="img" aria-label="{label}" style="{style}" '
+    head = f'<svg id="{name}" class="plot" role="img" aria-label="{label}" style="{style}" '
     return svg.replace("<svg ", head, 1)
 
 

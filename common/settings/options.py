@@ -110,6 +110,21 @@ class PlanOptions(PricedOptions):
     quick: Annotated[bool, Setting("measure less, and use cached measurements")] = False
 
 
+class ReportOptions(Options):
+    """Options of `qfleet report`: what it writes."""
+
+    title: ClassVar[str] = f"Options of {command('report')}"
+
+    figures: Annotated[
+        str,
+        Setting(
+            "folder for the figures of the report, each as SVG and PNG; default: the report is"
+            " opened",
+            allowed="a folder of this machine",
+        ),
+    ] = ""
+
+
 class TensorBoardOptions(Options):
     """Options of `make tensorboard`: where it listens."""
 
@@ -220,6 +235,7 @@ OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
         "tensorboard": TensorBoardOptions,
         "cluster check": CheckOptions,
         "runs": RunsOptions,
+        "report": ReportOptions,
     }
 )
 """Program -> its options."""

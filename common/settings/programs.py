@@ -106,6 +106,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         ),
         "cluster list": _by_target(k8s=_CLIENT - _names("run"), slurm=_names("config target")),
         "cluster delete": _by_target(k8s=_CLIENT | _names("dry_run")),
+        "report": _by_target(local=_INFERENCE | _names("max_restarts study")),
     }
 )
 """Program -> TARGET -> the settings that it uses; `any` where TARGET is not used."""

@@ -16,7 +16,7 @@ from common.settings.programs import POD_SETTINGS
 from common.settings.registry import GROUPS
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("common", "training", "inference", "launch", "planning", "studies")
+FOLDERS = ("cli", "common", "training", "inference", "launch", "planning", "studies")
 FIELDS = Settings.fields()
 CLASSES = {group.__name__: name for name, group in GROUPS.items()}
 SETTINGS_NAMES = ("settings", "requested", "merged", "numbers", "changed", "unlimited")

@@ -1,7 +1,10 @@
 """The report: a self-contained file with all results and safely escaped names."""
 
+import io
 import re
 import shlex
+import shutil
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,11 +13,13 @@ from typing import Any
 import jinja2
 import numpy as np
 import pytest
+from PIL import Image
 
+from cli import report
 from common.data.target import SIGNS
 from common.errors import run_main
 from common.settings import Settings
-from inference import gradient_variance, html_report, html_text, report_plots, svg_plots
+from inference import figures, gradient_variance, html_report, html_text, report_plots, svg_plots
 from inference.__main__ import main
 from inference.scoring import ClassScores
 from studies import html_report as study_report
@@ -61,8 +66,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The report of a multi-filter run on a table whose labels need escaping."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a multi-filter run on a table whose labels need escaping, with its report."""
     folder = tmp_path_factory.mktemp("report")
     lines = [f"{i % 7},{i % 5},{NAMES[i % 2]!r}".replace("'", "") for i in range(80)]
     lines = [line.replace('c"$', '"c""$"') for line in lines]
@@ -74,7 +79,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["inference", f"STORAGE={folder / 'runs'}"])
         assert run_main(main) == 0
-    return Path(str(run.predictions), "report.html").read_text(encoding="utf-8")
+    return Path(str(run.path))
+
+
+@pytest.fixture(scope="module")
+def source(run: Path) -> str:
+    return (run / "predictions" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +221,84 @@ def test_report_ends_with_the_command_that_repeats_the_run(page: Page) -> None:
     assert settings.data.data.endswith("table.csv")
     assert "EPOCHS=3" in line.split()
     assert "SEED" not in line  # has its default
+
+
+def open_report(*words: str) -> int:
+    """Return the exit code of `qfleet report WORDS`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["report", *words])
+        return run_main(report.main)
+
+
+def colours_in(png: bytes) -> set[str]:
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3)
+    return {f"#{one.tobytes().hex()}" for one in np.unique(pixels, axis=0)}
+
+
+def test_figures_are_saved_as_svg_and_png(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (f"STORAGE={run.parent}", f"RUN={run.name}", "--figures", str(tmp_path / "new"))
+    assert open_report(*words) == 0
+    names = ["calibration", "circuit-1", "circuit-2", "gradient-variance-1", "loss", "predictions",
+             "readouts"]  # fmt: skip
+    files = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert files == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
+    assert str(tmp_path / "new") in capsys.readouterr().out
+
+
+def test_figures_need_no_page(source: str) -> None:
+    for name, svg in figures.extract_figures(source).items():
+        ids = {one.get("id") for one in ET.fromstring(svg).iter()}  # it is XML, unlike HTML
+        assert set(re.findall(r'(?:href="|url\()#([^")]+)', svg)) <= ids, name
+        assert "var(" not in svg
+        assert "inherit" not in svg
+
+
+def test_figures_as_png_have_the_light_colours(source: str) -> None:
+    light = dict(re.findall(r"--([a-z]+): (#\w+);", source.partition("@media")[0]))
+    found = {name: colours_in(figures.to_png(svg))
+             for name, svg in figures.extract_figures(source).items()}  # fmt: skip
+    data, trained, ink = light["positive"], light["negative"], light["ink"]
+    assert {"#ffffff", data, trained, ink} <= found["circuit-1"]
+    assert {"#ffffff", data, light["train"], ink} <= found["loss"]
+    assert {"#ffffff", trained, ink} <= found["gradient-variance-1"]
+
+
+def test_figure_of_a_long_circuit_fits_into_a_png() -> None:
+    wide = '<svg id="circuit" class="circuit" viewBox="0 0 144000 72" width="144000" height="72"'
+    png = figures.to_png(f'{wide} xmlns="http://www.w3.org/2000/svg"></svg>')
+    assert Image.open(io.BytesIO(png)).size == (figures.MAX_PIXELS, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (["--figures", "{page}"], "FIGURES="),
+        (["--figures", "{page}/x"], "FIGURES="),
+        (["--figures", "ftp://host/folder"], "ftp:"),
+        (["STUDY=none"], "make study NAME=none"),
+        (["RUN=none", "--figures", "x"], "none"),
+    ],
+)
+def test_report_error_is_one_sentence_and_exit_code_2(
+    run: Path, change: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word.format(page=run / "predictions" / "report.html") for word in change]
+    assert open_report(f"STORAGE={run.parent}", *words) == 2
+    error = capsys.readouterr().err
+    assert part in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("page", "part"), [(None, "no report"), ("<html>", "no figures")])
+def test_figures_of_a_missing_report_are_refused(
+    run: Path, tmp_path: Path, page: str | None, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(run, tmp_path / run.name)
+    (copy / "predictions" / "report.html").unlink()
+    if page:
+        (copy / "predictions" / "report.html").write_text(page)
+    assert open_report(f"STORAGE={tmp_path}", f"FIGURES={tmp_path / 'new'}") == 2
+    assert part in (error := capsys.readouterr().err)
+    assert f"make inference RUN={run.name}" in error

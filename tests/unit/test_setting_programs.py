@@ -52,6 +52,7 @@ CODE = {
     ("cluster list", "k8s"): [(f"{CLIENT}status", "list_jobs")],
     ("cluster list", "slurm"): [(SLURM, "list_jobs")],
     ("cluster delete", "k8s"): [(f"{CLIENT}stop", "delete")],
+    ("report", "local"): [("cli.report", "main")],
 }  # fmt: skip
 """Program and TARGET -> the functions that run there."""
 
@@ -80,6 +81,7 @@ READ_OTHERWISE = {
     "cluster check": ALL_PARTS,
     "cluster status": ALL_PARTS,
     "cluster logs": ALL_PARTS,
+    "report": RECORDED | ALL_PARTS,
 }  # fmt: skip
 """Settings that a program's code reads, but not as given on its command line."""
 
