@@ -61,12 +61,9 @@ def _one(setting: str) -> Rewrite:
     return rewrite
 
 
-def _client(name: str, *examples: str) -> Subcommand:
-    command = CLIENT[name]
-    program = f"cluster {name}"
-    return Subcommand(
-        command.summary, "launch.__main__", program, LAUNCH, examples, command.arguments, name
-    )
+def _client(name: str, summary: str, *examples: str) -> Subcommand:
+    usage = CLIENT[name].arguments
+    return Subcommand(summary, "launch.__main__", f"cluster {name}", LAUNCH, examples, usage, name)
 
 
 COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
@@ -190,10 +187,19 @@ RUNS: Mapping[str, Subcommand] = MappingProxyType(
 
 CLUSTER: Mapping[str, Subcommand] = MappingProxyType(
     {
-        "check": _client("check", "cluster check WORKERS=8 MEMORY=8Gi QUEUE=team"),
-        **{name: _client(name) for name in ("status", "list", "logs", "stop", "delete")},
+        "check": _client(
+            "check",
+            "report whether a training can start in the cluster",
+            "cluster check WORKERS=8 MEMORY=8Gi QUEUE=team",
+        ),
+        "status": _client("status", "show the state of a job and its workers"),
+        "list": _client("list", "list qfleet's jobs in the namespace"),
+        "logs": _client("logs", "print the logs of workers, also after their pods were deleted"),
+        "stop": _client("stop", "stop a training job; training the same RUN again resumes it"),
+        "delete": _client("delete", "delete training, inference or tensorboard from the cluster"),
         "render": _client(
             "render",
+            "print the manifests of training, inference or tensorboard",
             "cluster render training WORKERS=4 IMAGE=registry/qfleet | kubectl apply -f -",
         ),
     }

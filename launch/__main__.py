@@ -1,42 +1,22 @@
-"""The client of a cluster: `python -m launch COMMAND`."""
+"""The client of a cluster, which `qfleet` and other programs start: `python -m launch COMMAND`."""
 
 import sys
 from collections.abc import Callable, Sequence
 
+from common.commands import command
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.options import CheckOptions, TensorBoardOptions
 from common.settings.programs import PROGRAMS
 from common.text import did_you_mean
-from launch.client_commands import COMMANDS, PROGRAM_OF_PART, ClientCommand
-
-
-def help_text() -> str:
-    """Return the text of `python -m launch --help`."""
-    lines = ["python -m launch COMMAND [SETTING=value ...], where COMMAND is one of", ""]
-    lines += [
-        f"  {f'{name} {command.arguments}':<20} {command.summary}"
-        for name, command in COMMANDS.items()
-    ]
-    lines += [
-        "",
-        "CONTEXT, NAMESPACE, OVERLAY and IMAGE select the cluster; JOB_API the kind of its",
-        "training jobs; WORKERS, CPU and MEMORY the size of the job; RUN the run. DRY_RUN=1 (or",
-        "--dry-run) only prints what would change.",
-        "Settings can also be set in the environment (QFLEET_SEED=7) or in a YAML file",
-        "(CONFIG=my.yaml): `python -m launch run --help` lists those of a training, and",
-        "docs/configuration.md lists all.",
-        "The exit code of run and infer is the job's: 0, 2 if something must be changed, 128 and",
-        "more if a retry helps.",
-    ]
-    return "\n".join(lines)
+from launch.client_commands import COMMANDS, PROGRAM_OF_PART
 
 
 def main() -> int:
     """Run the command in the first argument with the settings that follow it."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help", "help"):
-        print(help_text())
+        print(f"`{command('cluster')} --help` lists the commands of the client")
         return 0
     if name not in COMMANDS:
         raise SettingsError(
@@ -44,7 +24,7 @@ def main() -> int:
             + did_you_mean(name, COMMANDS)
         )
     exit_on_signals()  # `finally` blocks close the ports that were forwarded
-    arguments = _positional(COMMANDS[name], rest)
+    arguments = _positional(COMMANDS[name].arguments, rest)
     run = arguments[1:] if COMMANDS[name].arguments.endswith(" [RUN]") else arguments
     named = [f"--run={run[0]}"] if run and "RUN" in COMMANDS[name].arguments else []
     args = [*rest[len(arguments) :], *named]
@@ -62,10 +42,10 @@ def _read(name: str, arguments: Sequence[str], args: Sequence[str]) -> Settings:
     return Settings.from_args(args, program if program in PROGRAMS else "", is_client=True)
 
 
-def _positional(command: ClientCommand, rest: Sequence[str]) -> list[str]:
+def _positional(expected: str, rest: Sequence[str]) -> list[str]:
     """Return the arguments in front of the settings."""
     arguments: list[str] = []
-    for word in rest[: len(command.arguments.split())]:
+    for word in rest[: len(expected.split())]:
         if "=" in word or word.startswith("-"):
             break
         arguments.append(word)

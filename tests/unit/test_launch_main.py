@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from launch.__main__ import COMMANDS, help_text
 from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -20,12 +19,11 @@ def launch(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_help_lists_commands_and_sources_of_settings() -> None:
-    for part in (*(f"  {name} " for name in COMMANDS), "QFLEET_", "CONFIG=", "configuration.md"):
-        assert part in help_text()
-    for words in ((), ("--help",)):
-        done = launch(*words)
-        assert (done.returncode, done.stdout) == (0, help_text() + "\n")
+@pytest.mark.parametrize("words", [(), ("--help",)])
+def test_help_names_the_front_door(words: tuple[str, ...]) -> None:
+    done = launch(*words)
+    assert done.returncode == 0
+    assert "qfleet cluster --help" in done.stdout
 
 
 @pytest.mark.parametrize(
