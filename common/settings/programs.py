@@ -68,6 +68,9 @@ _TRAINED = {
 }
 
 
+_RENDERED = (_TRAINING | _CLUSTER | _INFERENCE) - _names("context namespace dry_run")
+"""Settings of the manifests of all parts; those of one part are the settings of its program."""
+
 _LOCAL_OPTIONS = frozenset({"host"})
 """Options that are used with TARGET=local only."""
 
@@ -95,9 +98,8 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
             k8s=_names("config target storage context namespace overlay image service_account")
             | _names("storage_cidr dry_run"),
         ),
-        "cluster manifests": _by_target(
-            any=(_TRAINING | _CLUSTER | _INFERENCE) - _names("context namespace dry_run")
-        ),
+        "cluster manifests": _by_target(any=_RENDERED),
+        "cluster render": _by_target(k8s=_RENDERED),
         "cluster check": _by_target(k8s=_TRAINED["k8s"] - _names("dry_run")),
         "cluster status": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
         "cluster logs": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
@@ -184,8 +186,10 @@ def _condition(program: str, name: str) -> Condition | None:
     if name not in CONDITIONS:
         return None
     group = all_fields()[name].group
-    # Inference compares MODEL and others with those of the run. Trials of a study differ.
-    if program == "study" or (program == "infer" and group in ("model", "data")):
+    # Inference compares MODEL and others with those of the run. Trials of a study differ, and so
+    # do the parts that `render` reads settings for.
+    is_compared = program == "infer" and group in ("model", "data")
+    if is_compared or program in ("study", "cluster render"):
         return None
     return CONDITIONS[name]
 

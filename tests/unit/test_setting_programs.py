@@ -42,6 +42,7 @@ CODE = {
     ("tensorboard", "local"): [("launch.tensorboard_launcher", "main")],
     ("tensorboard", "k8s"): [(f"{CLIENT}tensorboard", "tensorboard")],
     ("cluster manifests", "any"): [("launch.manifests", "main")],
+    ("cluster render", "k8s"): [(f"{CLIENT}render", "render")],
     ("cluster check", "k8s"): [(f"{CLIENT}check", "check"), WORKER],
     ("cluster status", "k8s"): [(f"{CLIENT}status", "status")],
     ("cluster status", "slurm"): [(SLURM, "status")],
