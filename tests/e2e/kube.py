@@ -118,6 +118,20 @@ def patient() -> dict[str, str]:
     return environment(QFLEET_RENDEZVOUS_TIMEOUT=f"{patience.seconds(120):.0f}")
 
 
+def output(*command: str) -> str:
+    """Return the standard output of a command in the checkout, which must succeed.
+
+    It has this process's environment, which may name a storage emulator, and the time of `patient`.
+    """
+    done = subprocess.run(
+        command,
+        cwd=ROOT, env=os.environ | patient(), stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=patience.seconds(400), check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m launch WORDS` in its virtual environment, as make does."""
     return subprocess.run(

@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import in_
 from tests.support.devices import write_device
-from tests.support.patience import seconds
 
 QUICK = ("bash", "-c", '. examples/quick.env && exec "$@"', "bash")
 COMMANDS = {
@@ -49,18 +48,7 @@ def trained(place: str) -> str:
 
 def run_command(target: str, place: str) -> None:
     """Run a command of the README with the quick settings in a namespace."""
-    run([*QUICK, *COMMANDS[target], in_(place)])
-
-
-def run(command: Sequence[str]) -> str:
-    """Return the output of a command, which must succeed."""
-    done = subprocess.run(
-        command,
-        cwd=kube.ROOT, env=kube.patient(), stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=seconds(400), check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    kube.output(*QUICK, *COMMANDS[target], in_(place))
 
 
 @pytest.mark.nightly  # test_launch.py has these commands with other settings
@@ -80,9 +68,9 @@ def test_energies_of_a_molecule_are_found_on_the_cluster(place: str) -> None:
         "CONFIG=examples/kubernetes/settings.yaml",
         "RUN=hydrogen",
     ]
-    run(["make", "training", *settings, "TASK=energy", "DATA=h2:0.7,0.9", "MODEL=uccsd",
-         "QUBITS=4", "EPOCHS=60", "INITIALIZATIONS=1", "WORKERS=2"])  # fmt: skip
-    shown = run(["make", "inference", *settings, "TASK=energy", "MODEL=uccsd"])
+    kube.output("make", "training", *settings, "TASK=energy", "DATA=h2:0.7,0.9", "MODEL=uccsd",
+                "QUBITS=4", "EPOCHS=60", "INITIALIZATIONS=1", "WORKERS=2")  # fmt: skip
+    shown = kube.output("make", "inference", *settings, "TASK=energy", "MODEL=uccsd")
     _, error, largest = re.findall(r"^uccsd +(\S+) +(\S+) +(\S+)", shown, re.MULTILINE)[0]
     assert float(error) <= float(largest) <= 0.0016, shown
 
@@ -91,9 +79,11 @@ def test_energies_of_a_molecule_are_found_on_the_cluster(place: str) -> None:
 def test_device_noise_trains_and_predicts(place: str, tmp_path: Path) -> None:
     settings = ["TARGET=k8s", in_(place), "CONFIG=examples/kubernetes/settings.yaml", "RUN=noisy"]
     device = write_device(tmp_path)
-    run([*QUICK, "make", "training", *settings, "MODEL=hybrid", f"NOISE={device}", "SHOTS=500"])
+    kube.output(
+        *QUICK, "make", "training", *settings, "MODEL=hybrid", f"NOISE={device}", "SHOTS=500"
+    )
     device.unlink()  # the run has its content
-    shown = run(["make", "inference", *settings, "MODEL=hybrid", "SHOTS=none", "ZNE=1,3"])
+    shown = kube.output("make", "inference", *settings, "MODEL=hybrid", "SHOTS=none", "ZNE=1,3")
     assert "without ZNE" in shown
     (fidelity,) = re.findall(r"fidelity ([0-9.]+),", shown)
     assert 0 < float(fidelity) < 1

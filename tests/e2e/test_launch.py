@@ -2,7 +2,6 @@
 
 import re
 import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from common import storage
 from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import SMALL, Checkout, in_, refused
-from tests.support.patience import seconds
 from tests.support.ports import own_port
 
 
@@ -41,7 +39,7 @@ def empty(cluster: str, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def trained(checkout: Checkout, place: str) -> str:
     """The output of `make training TARGET=k8s`."""
-    return output("make", "training", "TARGET=k8s", *SMALL, in_(place))
+    return kube.output("make", "training", "TARGET=k8s", *SMALL, in_(place))
 
 
 def test_dry_run_changes_nothing(checkout: Checkout, empty: str) -> None:
@@ -80,21 +78,12 @@ def test_own_table_is_trained_from_the_emulator(root: storage.StoragePath, tmp_p
     (tmp_path / "table.csv").write_text("\n".join(["x,y,kind", *rows]) + "\n")
     small = ["QUBITS=2", f"STORAGE={root}"]
     words = [f"DATA={tmp_path / 'table.csv'}", "LABEL_COLUMN=kind", *small]
-    made = output(sys.executable, "-m", "qfleet", "data", *words)
+    made = kube.output(sys.executable, "-m", "qfleet", "data", *words)
     (address,) = re.findall(r"DATA=(gs://\S+)", made)
     settings = ["MODEL=qcnn", "INITIALIZATIONS=1", "EPOCHS=3", "RUN=own-table", *small]
-    printed = output("make", "training", "TARGET=k8s", f"DATA={address}", *settings)
+    printed = kube.output("make", "training", "TARGET=k8s", f"DATA={address}", *settings)
     assert "2 classes: a 60, b 60" in printed
     assert "job qfleet-own-table Succeeded" in printed
-
-
-def output(*command: str) -> str:
-    """Return the standard output of a command, which must succeed."""
-    done = subprocess.run(
-        command, cwd=kube.ROOT, capture_output=True, text=True, timeout=seconds(400), check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_finished_run_gets_the_next_number(checkout: Checkout, place: str, trained: str) -> None:
