@@ -20,7 +20,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (nvcc,) = WHEEL_ENVIRONMENT.glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc")
     monkeypatch.setenv("NVCC", str(nvcc))
     path = tmp_path / "libqfleet_cuda.so"
-    build(path, checked_sources(), cuda_toolchain())
+    build(path, checked_sources(), cuda_toolchain(None))
     return path
 
 
