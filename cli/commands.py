@@ -94,7 +94,7 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             on_cluster="infer",
             words=_run,
         ),
-        "runs": Subcommand("list the runs", "common.runs.__main__", "runs"),
+        "runs": Subcommand("list the runs", "cli.runs", "runs"),
         "report": Subcommand(
             "open the report of a run or a study, or save its figures",
             "cli.report",
@@ -152,24 +152,25 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
 
 RUNS: Mapping[str, Subcommand] = MappingProxyType(
     {
-        "list": Subcommand("list the runs, or the trials of STUDY", "common.runs.__main__", "runs"),
+        "list": Subcommand("list the runs, or the trials of STUDY", "cli.runs", "runs"),
         "show": Subcommand(
             "print the settings and the result of a run",
-            "common.runs.__main__",
+            "cli.runs",
             "runs",
             usage="RUN",
             words=_one("SHOW"),
         ),
         "compare": Subcommand(
             "compare the settings and metrics of runs",
-            "common.runs.__main__",
+            "cli.runs",
             "runs",
+            examples=("runs compare one two --page compared.html",),
             usage="RUN...",
             words=_several("COMPARE"),
         ),
         "promote": Subcommand(
             "give a finished run an alias, which RUN takes",
-            "common.runs.__main__",
+            "cli.runs",
             "runs",
             examples=("runs promote my-run --as production",),
             usage="RUN",
@@ -177,7 +178,7 @@ RUNS: Mapping[str, Subcommand] = MappingProxyType(
         ),
         "delete": Subcommand(
             "delete runs; `failed` deletes all that failed before their first checkpoint",
-            "common.runs.__main__",
+            "cli.runs",
             "runs",
             usage="RUN...",
             words=_several("DELETE"),

@@ -1,7 +1,7 @@
 """The plots of a study: the metric over each varied setting, and learning curves with bands."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 
 import matplotlib as mpl
 import numpy as np
@@ -17,6 +17,7 @@ MAX_CURVES = 6
 """Most combinations whose learning curves are drawn."""
 
 _CURVE_COLOURS = ("negative", "positive", "train", "warning", "muted", "ink")
+_CURVE_LINES = ("-", "--", ":", "-.")
 LOG_RATIO = 10
 MAX_LABEL = 60
 
@@ -79,28 +80,34 @@ def _errors(mean: float, low: float, high: float) -> tuple[float, float]:
     return max(0.0, mean - low), max(0.0, high - mean)
 
 
-def learning_curves(curves: Mapping[str, Sequence[Sequence[float]]], metric: str) -> str:
+def learning_curves(
+    curves: Mapping[str, Sequence[Sequence[float]]], metric: str, split: str = "validation"
+) -> str:
     """Plot the metric by epoch: the mean of each combination, and the range over its seeds.
 
     Args:
-        curves: Values by epoch of each seed, by label of the combination; at most MAX_CURVES.
+        curves: Values by epoch of each seed, by label of the combination, or of one run by its
+            name.
         metric: Name of the metric.
+        split: The examples that it is measured on, such as training.
     """
+    styles = cycle(product(_CURVE_LINES, _CURVE_COLOURS))
+    legend_rows = -(-len(curves) // 2)
     with mpl.rc_context(STYLE):
-        figure, axes = figure_of(WIDTH_INCHES, 3.3)
-        for (name, seeds), colour in zip(curves.items(), cycle(_CURVE_COLOURS), strict=False):
+        figure, axes = figure_of(WIDTH_INCHES, 2.7 + 0.2 * max(3, legend_rows))
+        for (name, seeds), (line, colour) in zip(curves.items(), styles, strict=False):
             length = min(map(len, seeds))
             values = np.array([seed[:length] for seed in seeds], float)
             epochs = np.arange(1, length + 1)
             axes.plot(
-                epochs, values.mean(axis=0), color=COLOURS[colour], linewidth=1.7,
+                epochs, values.mean(axis=0), color=COLOURS[colour], linewidth=1.7, linestyle=line,
                 label=plain_text(name, MAX_LABEL), marker="o" if length == 1 else "",
             )  # fmt: skip
             axes.fill_between(
                 epochs, values.min(axis=0), values.max(axis=0), color=COLOURS[colour], alpha=0.18,
                 linewidth=0,
             )  # fmt: skip
-        axes.set(xlabel="epoch", ylabel=f"{plain_text(title(metric))} (validation)")
+        axes.set(xlabel="epoch", ylabel=f"{plain_text(title(metric))} ({split})")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.legend(loc="outside upper right", ncols=2)
-        return to_svg(figure, "curves", "Learning curves of the combinations")
+        return to_svg(figure, f"curves-{split}", f"Learning curves of the {split} examples")

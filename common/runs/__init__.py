@@ -1,6 +1,6 @@
 """Runs in storage: layout and commit points, claiming, listing and loading.
 
-`python -m common.runs` (`make runs`) lists, compares and deletes runs.
+`make runs` (`cli/runs.py`) lists, compares and deletes runs.
 """
 
 from common.runs.aliases import aliases, promote

@@ -196,6 +196,14 @@ class RunsOptions(Options):
         str, Setting("run whose settings and result are printed", allowed="the name of a run")
     ] = ""
     compare: Annotated[str, Setting("runs to compare", allowed="names separated by commas")] = ""
+    page: Annotated[
+        str,
+        StringConstraints(pattern=r"^(.+\.html)?$"),
+        Setting(
+            "page that COMPARE writes: settings, results and learning curves",
+            allowed="a file that ends in .html",
+        ),
+    ] = ""
     delete: Annotated[
         str,
         Setting("runs to delete", allowed="names separated by commas; failed: all failed runs"),
@@ -216,7 +224,8 @@ class RunsOptions(Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        chosen = [name for name in ("show", "compare", "delete", "promote") if getattr(self, name)]
+        actions = ("show", "compare", "delete", "promote")
+        chosen = [name for name in actions if getattr(self, name)]
         if len(chosen) > 1:
             names = " and ".join(name.upper() for name in chosen)
             raise ValueError(f"{names} exclude each other: set one of them")
@@ -224,6 +233,8 @@ class RunsOptions(Options):
             raise ValueError("PROMOTE and AS belong together: set PROMOTE=run AS=alias")
         if self.yes and not self.delete:
             raise ValueError("YES=true is used with DELETE only: omit YES")
+        if self.page and not self.compare:
+            raise ValueError("PAGE is used with COMPARE only: omit PAGE")
         return self
 
 

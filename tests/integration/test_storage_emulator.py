@@ -102,7 +102,7 @@ def test_missing_bucket_is_a_storage_error(gs: str) -> None:
 
 def test_missing_bucket_exits_with_2(gs: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "common.runs", "STORAGE=gs://no-such-bucket"],
+        [sys.executable, "-m", "qfleet", "runs", "STORAGE=gs://no-such-bucket"],
         capture_output=True,
         text=True,
         check=False,

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from cli.runs import main
 from common import runs
 from common.environments import code_version
 from common.errors import RunError, SettingsError
 from common.lease import Lease
 from common.runs import Run
-from common.runs.__main__ import main
 from common.settings import Settings
 from inference.model_source import choose_model
 from tests.support.finished_run import finish

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ import pytest
 import sympy
 from rich.console import Console
 
+from cli import runs as command
 from common import checkpoints, lease, runs, storage
 from common.errors import RunError, UserError, WeightsError
 from common.formats import MODEL_FORMAT
-from common.runs import __main__ as command
 from common.storage import StoragePath
 from tests.support.finished_run import model_folder
 from tests.support.patience import seconds
@@ -304,6 +305,55 @@ def test_compared_curves_share_a_scale_and_skip_other_losses(tmp_path: Path) -> 
     assert drawn[3] == "val_mse by epoch, from 0 to 0.8"
     assert len(drawn) == 6  # the loss of c is another one
     assert not shown(lambda c: command.print_curves(c, []))
+
+
+def test_page_has_differing_settings_results_and_curves(tmp_path: Path) -> None:
+    finished(tmp_path, "a", tmp_path, mse=0.2)
+    finished(tmp_path, "b", tmp_path, mse=0.1, classes="<script>x,y")
+    held(tmp_path, "c", qubits=12).close()
+    page = tmp_path / "pages" / "compared.html"
+    printed = shown(lambda c: command.compare(c, tmp_path, ["a", "b", "c"], str(page)))
+    assert printed.endswith(f"Page: {page}\n")
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    rows = re.findall(r"<tr><th>(.*?)</th>(.*?)</tr>", text)
+    cells = {name: re.findall(r"<td>(.*?)</td>", row) for name, row in rows}
+    assert cells["QUBITS"] == ["8", "8", "12"]
+    assert cells["CLASSES"] == ["", "&lt;script&gt;x,y", ""]
+    assert cells["test mse"] == ["0.2000", "0.1000", "–"]
+    assert cells["epochs"] == ["2", "2", "–"]
+    assert "SEED" not in cells
+    assert re.search(r"best test mean squared error.*?0\.1000.*?>b<", text, re.DOTALL)
+    assert "another loss: c." in text
+    (svg,) = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    labels = re.findall(r"<text[^>]*>(.*?)</text>", svg)
+    assert {"epoch", "loss (training)", "a", "b"} <= {*labels}
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_page_with_one_plot_per_loss_has_unique_ids(tmp_path: Path) -> None:
+    names = [f"run-{number}" for number in range(8)]  # more than there are colours
+    for name in names:
+        finished(tmp_path, name, tmp_path)
+        row = {"epoch": 1, "mse": 0.5, "val_mse": 0.25}
+        (tmp_path / name / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    page = tmp_path / "compared.html"
+    shown(lambda c: command.compare(c, tmp_path, names, str(page)))
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 2
+    assert "All settings are equal" in text
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    assert {*re.findall(r'href="#([^"]*)"', text)} <= {*ids}
+
+
+def test_curve_leaves_out_epochs_without_a_finite_loss(tmp_path: Path) -> None:
+    finished(tmp_path, "a", tmp_path)
+    rows = [{"epoch": 1, "mse": None}, {"epoch": 2, "mse": 0.5}]
+    (tmp_path / "a" / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = runs.find(tmp_path, "a")
+    assert command.learning_curves([found]) == {"mse": {"a": [0.5]}}
 
 
 def test_remove_without_confirmation_is_refused(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cli import runs as command
 from common import lease, models, runs
 from common.errors import RunError, SettingsError, StorageError
-from common.runs import __main__ as command
 from common.settings import Settings
 from inference import model_loading, model_source
 from qfleet.compiler.circuit.sampling import EXACT

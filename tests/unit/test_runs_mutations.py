@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cli import runs as command
 from common import lease, runs
 from common.errors import QfleetError, one_line
-from common.runs import __main__ as command
 from common.settings import Settings
 from inference import inference_input, model_source
 from tests.support.finished_run import finish

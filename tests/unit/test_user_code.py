@@ -200,12 +200,12 @@ def test_import_path_has_the_current_folder_last(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("program", ["common.runs", "inference"])
+@pytest.mark.parametrize("program", ["qfleet runs", "inference"])
 def test_files_of_the_current_folder_replace_no_library(tmp_path: Path, program: str) -> None:
     for name in ("rich", "numpy", "h5py", "difflib", "uuid", "yaml"):
         (tmp_path / f"{name}.py").write_text("open('trace', 'w').write(__name__)")
     done = subprocess.run(
-        [sys.executable, "-m", program, "STORAGE=."],
+        [sys.executable, "-m", *program.split(), "STORAGE=."],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": import_path.ROOT},
         capture_output=True,

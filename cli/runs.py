@@ -1,7 +1,7 @@
 """`make runs`: list the runs of STORAGE, or the trials of STUDY.
 
-SHOW=a prints one, COMPARE=a,b compares some, DELETE=a,b or DELETE=failed deletes some, and
-PROMOTE=a AS=production names one.
+SHOW=a prints one, COMPARE=a,b compares some, also as a PAGE, DELETE=a,b or DELETE=failed
+deletes some, and PROMOTE=a AS=production names one.
 """
 
 import sys
@@ -49,7 +49,7 @@ def main() -> None:
         runs.promote(run, options.alias)
         console.print(f"{options.alias} is now run {run.name}")
     elif options.compare:
-        compare(console, root, _names(options.compare))
+        compare(console, root, _names(options.compare), options.page)
     else:
         print_runs(console, root, settings.job.study)
 
@@ -128,8 +128,8 @@ def show(console: Console, run: Run) -> None:
         console.print(f"It is not finished: `{command('train')} {run.arguments}` continues it")
 
 
-def compare(console: Console, root: StoragePath, names: list[str]) -> None:
-    """Print the differences between runs."""
+def compare(console: Console, root: StoragePath, names: list[str], page: str = "") -> None:
+    """Print the differences between runs, and write them to a page if its path is given."""
     found = runs.compare(root, names)
     table = Table(title="Settings that differ, and metrics", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("")
@@ -142,18 +142,38 @@ def compare(console: Console, root: StoragePath, names: list[str]) -> None:
         if any(number is not None for number in numbers):
             table.add_row(_shown(metric), *map(_text, numbers))
     console.print(table)
-    print_curves(console, [runs.find(root, name) for name in found.runs])
+    chosen = [runs.find(root, name) for name in found.runs]
+    print_curves(console, chosen)
+    if page:
+        from cli import comparison_page  # matplotlib takes a second to import
+
+        storage.write_atomic(
+            storage.path(page), comparison_page.render(found, learning_curves(chosen), root)
+        )
+        console.print(f"Page: {escape(page)}", soft_wrap=True)
+
+
+def learning_curves(chosen: Sequence[Run]) -> dict[str, dict[str, list[float]]]:
+    """Return the losses of runs by epoch: loss -> run -> values.
+
+    The losses are those of the first run that has an epoch; runs without them are left out.
+    """
+    rows = {run.name: run.metrics() for run in chosen}
+    last = next((found[-1] for found in rows.values() if found), {})
+    curves = {}
+    for loss in losses({name: value for name, value in last.items() if name != "epoch"}):
+        values = {
+            name: [float(row[loss]) for row in found if row.get(loss) is not None]
+            for name, found in rows.items()
+        }
+        if shown := {name: one for name, one in values.items() if one}:
+            curves[loss] = shown
+    return curves
 
 
 def print_curves(console: Console, chosen: Sequence[Run]) -> None:
     """Print the losses of runs by epoch, each loss on one scale for all runs."""
-    rows = {run.name: run.metrics() for run in chosen}
-    last = next((found[-1] for found in rows.values() if found), {})
-    for loss in losses({name: value for name, value in last.items() if name != "epoch"}):
-        values = {
-            name: [float(row[loss]) for row in found if loss in row] for name, found in rows.items()
-        }
-        shown = {name: one for name, one in values.items() if one}
+    for loss, shown in learning_curves(chosen).items():
         ends = [extreme(one) for one in shown.values() for extreme in (min, max)]
         console.print(f"{_shown(loss)} by epoch, from {min(ends):.4g} to {max(ends):.4g}")
         width = max(map(len, shown))
