@@ -108,9 +108,9 @@ study: ## compare trainings, here or with TARGET=k8s or slurm: make study NAME=w
 	@exec .venv/bin/python -m qfleet study $(settings)
 
 .PHONY: runs
-runs: ## list the runs below STORAGE or the trials of STUDY; compare, promote and delete them
-	@$(setup) $(worker)
-	@exec $(python) -m qfleet runs $(settings)
+runs: ## list the runs below STORAGE or the trials of STUDY; compare, export, promote and delete them
+	@$(setup) .venv worker $(if $(filter EXPORT=% EXPORT:=%,$(words)),mlflow)
+	@exec .venv/bin/python -m qfleet runs $(settings)
 
 .PHONY: tensorboard
 tensorboard: ## show all runs below STORAGE, or only RUN=name, during and after training
@@ -271,7 +271,7 @@ settings-table: ## regenerate the table of settings in docs/configuration.md
 
 # GROUP, GROUP:BASE with the versions of another group, or GROUP+BASE, installed on top of that: without
 # its packages.
-override groups := installer worker gpu+worker studies+worker dev+worker tfq launch tensorboard:launch \
+override groups := installer worker gpu+worker studies+worker mlflow+worker dev+worker tfq launch tensorboard:launch \
 	devices+launch peers storage wheel
 
 .PHONY: lock upgrade

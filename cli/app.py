@@ -55,7 +55,12 @@ def front_door() -> click.Group:
     """Return the command `qfleet` with all of its commands."""
     root = Group("qfleet", COMMANDS, help="Train quantum neural networks on a fleet of workers.")
     root.add_command(
-        Group("runs", RUNS, help="List, show, compare, promote and delete runs.", default="list")
+        Group(
+            "runs",
+            RUNS,
+            help="List, show, compare, export, promote and delete runs.",
+            default="list",
+        )
     )
     root.add_command(Group("cluster", CLUSTER, help="Follow, stop and render jobs of a cluster."))
     root.params.append(

@@ -168,6 +168,14 @@ RUNS: Mapping[str, Subcommand] = MappingProxyType(
             usage="RUN...",
             words=_several("COMPARE"),
         ),
+        "export": Subcommand(
+            "write runs to a folder of MLflow",
+            "cli.runs",
+            "runs",
+            examples=("runs export my-run --to mlflow --store mlruns",),
+            usage="RUN...",
+            words=_several("EXPORT"),
+        ),
         "promote": Subcommand(
             "give a finished run an alias, which RUN takes",
             "cli.runs",

@@ -1,9 +1,10 @@
 """`make runs`: list the runs of STORAGE, or the trials of STUDY.
 
-SHOW=a prints one, COMPARE=a,b compares some, also as a PAGE, DELETE=a,b or DELETE=failed
-deletes some, and PROMOTE=a AS=production names one.
+SHOW=a prints one, COMPARE=a,b compares some, also as a PAGE, EXPORT=a,b writes some to a folder of
+MLflow, DELETE=a,b or DELETE=failed deletes some, and PROMOTE=a AS=production names one.
 """
 
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -17,14 +18,19 @@ from common.commands import command
 from common.epoch_bar import curve, losses
 from common.errors import RunError, run_main
 from common.metrics import line
+from common.runs.mlflow_store import MlflowStore
 from common.runs.run import Run
 from common.settings import Settings
 from common.settings.options import RunsOptions
 from common.storage import StoragePath
 from common.text import printable
+from common.waiting import Waiting
 
 PIPE_WIDTH = 120
 """Columns of output to a file or a pipe."""
+
+VIEW = "MLFLOW_ALLOW_FILE_STORE=true mlflow ui"
+"""Command of the package mlflow that shows a folder; MLflow 3 asks for this consent."""
 
 COLORS = {
     "finished": "green",
@@ -36,7 +42,7 @@ COLORS = {
 
 
 def main() -> None:
-    """Show, compare, promote or delete runs, or list them all."""
+    """Show, compare, export, promote or delete runs, or list them all."""
     settings, options = Settings.with_options(sys.argv[1:], "runs", RunsOptions)
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     root = storage.path(settings.job.storage)
@@ -50,6 +56,8 @@ def main() -> None:
         console.print(f"{options.alias} is now run {run.name}")
     elif options.compare:
         compare(console, root, _names(options.compare), options.page)
+    elif options.export:
+        export(console, root, _names(options.export), options.store)
     else:
         print_runs(console, root, settings.job.study)
 
@@ -151,6 +159,18 @@ def compare(console: Console, root: StoragePath, names: list[str], page: str = "
             storage.path(page), comparison_page.render(found, learning_curves(chosen), root)
         )
         console.print(f"Page: {escape(page)}", soft_wrap=True)
+
+
+def export(console: Console, root: StoragePath, names: list[str], folder: str) -> None:
+    """Write runs to a folder of MLflow."""
+    chosen = [runs.find(root, name) for name in dict.fromkeys(names)]
+    with Waiting("the import of MLflow"):
+        store = MlflowStore(storage.path(folder))
+    for run in chosen:
+        action = "Updated" if store.write(run) else "Exported"
+        console.print(f"{action} {escape(run.name)}", soft_wrap=True)
+    shown = f"{VIEW} --backend-store-uri {shlex.quote(folder)}"
+    console.print(f"MLflow shows the runs: {escape(shown)}", soft_wrap=True)
 
 
 def learning_curves(chosen: Sequence[Run]) -> dict[str, dict[str, list[float]]]:

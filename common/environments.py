@@ -60,6 +60,7 @@ class Environment:
 
 WORKER = Environment("tensorflow", "train", ".venv worker")
 STUDIES = Environment("optuna", "studies", ".venv worker studies")
+MLFLOW = Environment("mlflow", "mlflow", ".venv worker mlflow")
 LAUNCH = Environment("kubernetes", "cluster", ".venv-launch launch")
 TENSORBOARD = Environment("xprof", "tensorboard", ".venv-launch launch tensorboard")
 DEVICES = Environment("cirq_google", "devices", ".venv-launch launch devices")

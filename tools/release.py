@@ -20,7 +20,7 @@ from tools.locks import Pin, read_lock
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "## Unreleased\n"
-LOCKS = ("worker", "studies", "launch", "tensorboard", "devices")
+LOCKS = ("worker", "studies", "mlflow", "launch", "tensorboard", "devices")
 """Locks of the extras: the tested versions of what a wheel installs."""
 
 

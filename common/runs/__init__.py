@@ -1,6 +1,6 @@
 """Runs in storage: layout and commit points, claiming, listing and loading.
 
-`make runs` (`cli/runs.py`) lists, compares and deletes runs.
+`make runs` (`cli/runs.py`) lists, compares, exports and deletes runs.
 """
 
 from common.runs.aliases import aliases, promote

@@ -202,11 +202,23 @@ def finish_time(result: Mapping[str, Any]) -> datetime:
     Raises:
         ValueError: It is not a time, or in the future.
     """
-    text = result["finished"]
+    return time_of(result["finished"], "finished")
+
+
+def time_of(text: str, name: str) -> datetime:
+    """Return a recorded time.
+
+    Args:
+        text: UTC, ISO 8601.
+        name: Name of the field, for the message.
+
+    Raises:
+        ValueError: It is not a time, or in the future.
+    """
     try:
         when = datetime.strptime(text, _TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
-        raise ValueError("finished is not a time such as 2026-01-31T12:00:00Z") from None
+        raise ValueError(f"{name} is not a time such as 2026-01-31T12:00:00Z") from None
     if when > datetime.now(UTC) + CLOCK_TOLERANCE:
-        raise ValueError("finished is a time in the future")
+        raise ValueError(f"{name} is a time in the future")
     return when

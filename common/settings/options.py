@@ -188,7 +188,7 @@ class FleetOptions(PricedOptions):
 
 
 class RunsOptions(Options):
-    """Options of `make runs`: runs to compare, to promote or to delete."""
+    """Options of `make runs`: runs to compare, to export, to promote or to delete."""
 
     title: ClassVar[str] = f"Options of {command('runs')}"
 
@@ -204,6 +204,13 @@ class RunsOptions(Options):
             allowed="a file that ends in .html",
         ),
     ] = ""
+    export: Annotated[str, Setting("runs to export", allowed="names separated by commas")] = ""
+    to: Annotated[Literal["mlflow"], Setting("format of EXPORT")] = "mlflow"
+    store: Annotated[
+        str,
+        StringConstraints(min_length=1),
+        Setting("folder that EXPORT writes, as MLflow shows it", allowed="a folder"),
+    ] = "mlruns"
     delete: Annotated[
         str,
         Setting("runs to delete", allowed="names separated by commas; failed: all failed runs"),
@@ -224,7 +231,7 @@ class RunsOptions(Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        actions = ("show", "compare", "delete", "promote")
+        actions = ("show", "compare", "export", "delete", "promote")
         chosen = [name for name in actions if getattr(self, name)]
         if len(chosen) > 1:
             names = " and ".join(name.upper() for name in chosen)
@@ -235,6 +242,9 @@ class RunsOptions(Options):
             raise ValueError("YES=true is used with DELETE only: omit YES")
         if self.page and not self.compare:
             raise ValueError("PAGE is used with COMPARE only: omit PAGE")
+        if not self.export and (given := sorted({"to", "store"} & self.model_fields_set)):
+            name = given[0].upper()
+            raise ValueError(f"{name} is used with EXPORT only: omit {name}")
         return self
 
 

@@ -178,7 +178,7 @@ def test_check_without_storage_ends_with_code_2(tmp_path: Path) -> None:
         (["train"], "--qub", ["--qubits"]),
         (["train"], "TARGET=", ["TARGET=local", "TARGET=k8s", "TARGET=slurm"]),
         (["runs"], "com", ["compare"]),
-        (["runs", "compare"], "STOR", ["STORAGE="]),
+        (["runs", "compare"], "STORA", ["STORAGE="]),
         (["cluster", "status"], "--context", ["--context"]),
     ],
 )

@@ -29,7 +29,7 @@ def by_name(requirements: list[object]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("extra", "group"),
     [("train", "worker"), ("cluster", "launch"), ("tensorboard", "tensorboard"),
-     ("devices", "devices"), ("studies", "studies")],
+     ("devices", "devices"), ("studies", "studies"), ("mlflow", "mlflow")],
 )  # fmt: skip
 def test_extra_has_the_packages_and_versions_of_its_group(extra: str, group: str) -> None:
     found, wanted = by_name(EXTRAS[extra]), by_name(GROUPS[group])

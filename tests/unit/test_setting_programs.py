@@ -166,6 +166,8 @@ def test_shared_source_with_other_settings_is_accepted(program, tmp_path, monkey
         ("runs", ["PROMOTE=a", "AS=A!"]),
         ("runs", ["PAGE=a.html"]),
         ("runs", ["PAGE=a.csv", "COMPARE=a,b"]),
+        ("runs", ["STORE=mlruns"]),
+        ("runs", ["TO=tensorboard", "EXPORT=a"]),
         ("fleet", ["RESTART_SECONDS=soon"]),
         ("plan", ["APPLY=perhaps"]),
     ],
