@@ -33,7 +33,7 @@ def main() -> int:
     else:
         run = runs.resolve(root, settings.job.run)
         page = run.predictions / "report.html"
-        writer = f"{command('infer')} RUN={run.name}"
+        writer = f"{command('infer')} {run.arguments}"
     if not storage.is_file(page):
         if settings.job.study or options.figures:
             raise RunError(f"there is no report {page}: `{writer}` writes it")

@@ -301,4 +301,4 @@ def test_figures_of_a_missing_report_are_refused(
         (copy / "predictions" / "report.html").write_text(page)
     assert open_report(f"STORAGE={tmp_path}", f"FIGURES={tmp_path / 'new'}") == 2
     assert part in (error := capsys.readouterr().err)
-    assert f"make inference RUN={run.name}" in error
+    assert f"make inference STORAGE={tmp_path} RUN={run.name}`" in error
