@@ -1,6 +1,7 @@
 """Kueue admits, preempts and readmits jobs, which end with the weights of an undisturbed run."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,9 @@ SETTINGS = (
     "TEST_EXAMPLES=100", "BATCH=32", "INITIALIZATIONS=1", "CHECKPOINT_INTERVAL=5", "EPOCHS=200",
     "MEMORY=1500Mi",
 )  # fmt: skip
-ROOM = {"cpu": "500m", "memory": "100Gi", "ephemeral-storage": "100Gi"}
+OVERLAY = kube.ROOT / "k8s/overlays/local/patches/worker.yaml"
+(REQUEST,) = map(int, re.findall(r"cpu: (\d+)m", OVERLAY.read_text(encoding="utf-8")))
+ROOM = {"cpu": f"{2 * REQUEST}m", "memory": "100Gi", "ephemeral-storage": "100Gi"}
 """Quota of the queue: the CPUs that two workers of one job request in overlay `local`."""
 
 
