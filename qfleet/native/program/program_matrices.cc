@@ -40,6 +40,17 @@ void AddScaledMatrix(const std::vector<double>& x, const std::vector<double>& y,
                 batch->at(i, 0), batch->at(i, 1));
 }
 
+// exp(i pi t). Multiples of 1/2 are exact, where M_PI's error would be seen: X**1 is X.
+static Complex HalfTurns(double t) {
+  constexpr double kMost = 1e15;
+  const double quarters = 2 * t;
+  if (!(std::abs(quarters) < kMost) || quarters != std::rint(quarters))
+    return {std::cos(M_PI * t), std::sin(M_PI * t)};
+  constexpr double kCosines[] = {1, 0, -1, 0};
+  const int64_t quarter = static_cast<int64_t>(quarters) & 3;
+  return {kCosines[quarter], kCosines[(quarter + 3) & 3]};
+}
+
 // A factor's matrices for consecutive examples.
 DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
                                const Exponents& exponents, int64_t samples) {
@@ -66,9 +77,9 @@ DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
   std::vector<double> cosine(samples), sine(samples);
   for (int64_t k = 0; k < factor.spaces; ++k) {
     for (int64_t s = 0; s < samples; ++s) {
-      const double phase = M_PI * angle(k, exponents.shared, exponents.per_example, s);
-      cosine[s] = std::cos(phase);
-      sine[s] = std::sin(phase);
+      const Complex phase = HalfTurns(angle(k, exponents.shared, exponents.per_example, s));
+      cosine[s] = phase.real();
+      sine[s] = phase.imag();
     }
     const Complex* projector = &factor.projectors[k * entries];
     AddScaledMatrix(cosine, sine, projector, &batch.value);

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
+import qfleet
 from qfleet.compiler.state.program import compile_program
 from qfleet.errors import CircuitError
 from qfleet.tensorflow.backends import build_simulator
@@ -155,3 +156,11 @@ def test_global_phase_of_other_norm_raises(coefficient: sympy.Expr, fragment: st
     with pytest.raises(CircuitError) as caught:
         compile_program(cirq.Circuit(cirq.X(A), operation), (), ("p",), ())
     assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 5, 2**40 + 1])
+def test_whole_exponent_gives_the_exact_gate(dtype: str, exponent: int) -> None:
+    circuit = cirq.Circuit(cirq.X(A) ** X, cirq.CNOT(A, B) ** X, cirq.Z(A) ** X)
+    found = qfleet.compile(circuit, ["x"], dtype=dtype).state([exponent])
+    np.testing.assert_array_equal(found, [0, 0, 0, -1] if exponent % 2 else [1, 0, 0, 0])
