@@ -349,8 +349,9 @@ def test_training_that_cannot_work_submits_nothing(
     ("file", "answer", "name"),
     [
         ("nowhere.csv", None, "does not exist"),
-        ("nowhere.csv", 403, None),  # the job may have other rights
-        ("t.csv", None, None),  # tables in buckets are read by the job
+        # The job may have other rights, and reads the table.
+        pytest.param("nowhere.csv", 403, None, marks=pytest.mark.exhaustive),
+        pytest.param("t.csv", None, None, marks=pytest.mark.exhaustive),
     ],
 )
 def test_start_check_reads_buckets_where_it_can(
