@@ -58,7 +58,7 @@ def call(
         The results.
     """
     register_handlers()
-    operands, axes = _common_axes([_gathered(operand) for operand in operands])
+    operands, axes = _common_axes(operands)
     types = [_array_type(shape, dtype, axes) for shape, dtype in results]
     function = jax.ffi.ffi_call(f"qfleet_{name}", types, vmap_method="sequential")
 
@@ -99,7 +99,7 @@ def with_common_axes(function: Callable[..., T]) -> Callable[..., T]:
     """
 
     def called(*operands: jax.Array) -> T:
-        return function(*_common_axes([_gathered(operand) for operand in operands])[0])
+        return function(*_common_axes(operands)[0])
 
     return called
 
@@ -146,7 +146,8 @@ def _explicit_axes(array: jax.Array) -> tuple[Any, ...]:
 
 
 def _common_axes(operands: Sequence[jax.Array]) -> tuple[list[jax.Array], frozenset[str]]:
-    """Return operands that vary along the manual axes of all, and these axes."""
+    """Return gathered operands that vary along the manual axes of all, and these axes."""
+    operands = [_gathered(operand) for operand in operands]
     own = [_varying_axes(operand) for operand in operands]
     axes = frozenset[str]().union(*own)
     return [
