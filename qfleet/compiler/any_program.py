@@ -33,6 +33,7 @@ class Source:
         readouts: Observables with real coefficients; none for the state.
         qubits: All qubits, in order.
         initial_state: State before the first item; |0...0> if None.
+        takes_states: If the caller passes a state for each example instead.
         sampling: Trajectories, shots and their seed.
     """
 
@@ -42,6 +43,7 @@ class Source:
     readouts: Sequence[cirq.PauliSum]
     qubits: Sequence[cirq.Qid]
     initial_state: np.ndarray | None = None
+    takes_states: bool = False
     sampling: Sampling = EXACT
 
     @property
@@ -53,6 +55,11 @@ class Source:
     def has_noise(self) -> bool:
         """True if an item is a channel."""
         return any(isinstance(item, NoiseChannel) for item in self.items)
+
+    @property
+    def from_zero(self) -> bool:
+        """True if the state before the first item is |0...0>."""
+        return self.initial_state is None and not self.takes_states
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ class AnyProgram(abc.ABC):
         kind: Name of the things that are evolved or contracted, in the plural.
         has_states: If it evolves state vectors: a GPU can do that, and states can be read, sampled
             and sharded.
+        takes_states: If each example starts at a state that the caller passes.
         checks_gradients: If a gradient needs memory that the engine does not check.
         has_hvp: If the engine has Hessian-vector products.
         hessian_advice: The way to second derivatives, where layers refuse these.
@@ -146,6 +154,7 @@ class AnyProgram(abc.ABC):
     method: ClassVar[str]
     kind: ClassVar[str]
     has_states: ClassVar[bool] = False
+    takes_states = False
     checks_gradients: ClassVar[bool] = False
     has_hvp: ClassVar[bool] = True
     hessian_advice: ClassVar[str] = ""

@@ -57,6 +57,7 @@ def compile_circuit_by(
     readouts: Sequence[cirq.PauliSum],
     *,
     initial_state: np.ndarray | None = None,
+    takes_states: bool = False,
     sampling: Sampling = EXACT,
 ) -> AnyProgram:
     """Compile a circuit for the native engine.
@@ -70,7 +71,8 @@ def compile_circuit_by(
         inputs: As for `program.compile_program`.
         parameters: As for `program.compile_program`.
         readouts: As for `program.compile_program`.
-        initial_state: As for `program.compile_program`.
+        initial_state: As for `program.compile_factors`.
+        takes_states: As for `program.compile_factors`.
         sampling: Trajectories and shots.
 
     Raises:
@@ -80,7 +82,8 @@ def compile_circuit_by(
     inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
     check_symbols(circuit, inputs, parameters)
     chosen = _method(method)
-    has_noise_method = (chosen is None or chosen.noise) and initial_state is None
+    starts_at_zero = initial_state is None and not takes_states
+    has_noise_method = (chosen is None or chosen.noise) and starts_at_zero
     allows_noise = has_noise_method and bool(readouts)
     program = compile_factors_by(
         method,
@@ -90,6 +93,7 @@ def compile_circuit_by(
         readouts,
         qubits=sorted(circuit.all_qubits()),
         initial_state=initial_state,
+        takes_states=takes_states,
         sampling=sampling,
     )
     return replace(program, gates=(len(list(circuit.all_operations())), program.gates[1]))
@@ -104,19 +108,23 @@ def compile_factors_by(
     *,
     qubits: Sequence[cirq.Qid],
     initial_state: np.ndarray | None = None,
+    takes_states: bool = False,
     sampling: Sampling = EXACT,
 ) -> AnyProgram:
     """Compile a product of factors and channels for the native engine; see `compile_circuit_by`."""
     check_factor_symbols(items, inputs, parameters)
     sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
-    source = Source(items, inputs, parameters, sums, qubits, initial_state, sampling)
+    if initial_state is not None and takes_states:
+        raise CircuitError("initial_state and initial_states exclude each other: pass one of them")
+    start = initial_state, takes_states
+    source = Source(items, inputs, parameters, sums, qubits, *start, sampling)
     chosen = _method(method)
     if chosen is not None:
         _require(source, method, chosen)
     is_random = source.has_noise or sampling.shots is not None or sampling.trajectories is not None
     if chosen is None and not is_random:
         return _cheaper(source)
-    if not (chosen and chosen.states) and (not sums or initial_state is not None):
+    if not (chosen and chosen.states) and (not sums or not source.from_zero):
         raise CircuitError(
             f"the method {method} computes expectation values from |0...0>: pass observables and no"
             " initial state, or choose state_vector without noise and shots"
@@ -168,6 +176,7 @@ def _compile_state(source: Source, *, subspace: bool = True) -> Program:
         source.readouts,
         qubits=source.qubits,
         initial_state=source.initial_state,
+        takes_states=source.takes_states,
     )
     return replace(program, subspace=subspace)
 
@@ -182,7 +191,7 @@ def _compile_networks(source: Source) -> NetworkProgram:
 
 def _cheaper(source: Source) -> AnyProgram:
     """Compile a circuit without noise by the method of fewer operations."""
-    if not source.readouts or source.initial_state is not None:
+    if not source.readouts or not source.from_zero:
         return _compile_state(source)
     circuit = _placed(source)
     width = len(circuit.qubits)

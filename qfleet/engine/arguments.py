@@ -1,7 +1,7 @@
 """Checks of the arguments of compiled circuits. Every error names the argument."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Complex
 from typing import TypeAlias, cast
 
@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from qfleet import circuit_checks
 from qfleet.argument_checks import choice, instance, items, shown
 from qfleet.compiler.choose_method import Method, method_names
+from qfleet.compiler.state.initial_state import MAX_NORM_ERROR
 from qfleet.engine.exponent_program import REAL_DTYPES
+from qfleet.engine.program_handle import InitialStates
 from qfleet.errors import ArgumentError, CircuitError
 
 _NO_VALUES = np.empty(0)
@@ -37,16 +39,29 @@ class Point:
         inputs: [B, I] float64.
         parameters: [P] float64.
         batched: False if the caller's inputs are one example, without a batch axis.
+        initial_states: [B, 2**N] of the circuit's dtype, of norm 1; None if it takes no states.
     """
 
     inputs: np.ndarray
     parameters: np.ndarray
     batched: bool
+    initial_states: np.ndarray | None = None
 
     @property
     def symbols(self) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and parameters."""
         return self.inputs, self.parameters
+
+    def initial(self, gradients: bool = False) -> InitialStates | None:
+        """Return the initial states for the engine.
+
+        Args:
+            gradients: If there is to be an array for the gradients by them.
+        """
+        if self.initial_states is None:
+            return None
+        states = self.initial_states
+        return InitialStates(states, np.empty_like(states) if gradients else None)
 
     def result(self, array: np.ndarray) -> np.ndarray:
         """Return a result [B, ...] as the caller expects it: without the axis if not batched."""
@@ -115,6 +130,42 @@ def checked_point(
         parameters, (count,), "parameters", because=f"the circuit has {count} parameters"
     )
     return Point(rows if batched else rows[np.newaxis], shared, batched)
+
+
+def point_with_states(
+    point: Point, states: ArrayLike | None, qubits: int, dtype: np.dtype
+) -> Point:
+    """Return a point with the initial states of its examples.
+
+    Args:
+        point: Without them.
+        states: [B, 2**qubits], or [2**qubits] for one example. Without inputs, they determine the
+            number of examples.
+        qubits: Number of qubits.
+        dtype: Of the circuit's states.
+    """
+    if states is None:
+        raise ArgumentError(
+            "initial_states are missing: the circuit is compiled with initial_states=True"
+        )
+    array = checked_array(states, "initial_states")
+    if not point.inputs.shape[1] and not point.batched and array.ndim > 1:  # no inputs
+        point = replace(point, inputs=np.empty((len(array), 0)), batched=True)
+    shape = (len(point.inputs), 1 << qubits)
+    because = f"there is one state of {qubits} qubits per example"
+    wanted = shape if point.batched else shape[1:]
+    array = checked_complex(array, wanted, "initial_states", because=because).reshape(shape)
+    array = np.ascontiguousarray(array, dtype)
+    parts = array.view(array.real.dtype)
+    norms = np.sqrt(np.einsum("bi,bi->b", parts, parts, dtype=np.float64))
+    wrong = ~(np.abs(norms - 1) < MAX_NORM_ERROR)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ArgumentError(
+            f"initial_states[{at}] has the norm {norms[at]:g}: normalize it to 1, to"
+            f" {MAX_NORM_ERROR:g}"
+        )
+    return replace(point, initial_states=array)
 
 
 def checked_method(method: object) -> Method:

@@ -15,7 +15,7 @@ import cirq
 import sympy
 from numpy.typing import ArrayLike, DTypeLike
 
-from qfleet.argument_checks import checked, instance, items
+from qfleet.argument_checks import checked, flag, instance, items
 from qfleet.circuit_checks import CIRCUIT, QUBITS
 from qfleet.compiler.choose_method import Method, compile_circuit_by, compile_factors_by
 from qfleet.compiler.circuit.channel import NoiseChannel
@@ -54,6 +54,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         qubits: The N simulated qubits; the first is the most significant bit of a state's index.
             Qubits that no observable depends on are left out.
         readouts: K, the number of observables; 0 if the result is the state.
+        takes_states: If calls need initial states.
         method: "state_vector", "tensor_network", "density_matrix" or "trajectories".
         has_hvp: If there are Hessian-vector products.
         device: The device that computes values, gradients and states; the CPU for all methods but
@@ -76,6 +77,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         qubits: Sequence[cirq.Qid],
         dtype: DTypeLike = "complex128",
         initial_state: ArrayLike | None = None,
+        initial_states: bool = False,
         method: Method = "auto",
         trajectories: int | None = None,
         shots: int | None = None,
@@ -93,6 +95,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             qubits: All qubits, in the order of the state's bits.
             dtype: As for `compile_circuit`.
             initial_state: As for `compile_circuit`.
+            initial_states: As for `compile_circuit`.
             method: As for `compile_circuit`.
             trajectories: As for `compile_circuit`.
             shots: As for `compile_circuit`.
@@ -116,6 +119,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             arguments.checked_observables(observables),
             qubits=qubits,
             initial_state=arguments.checked_initial_state(initial_state),
+            takes_states=flag(initial_states, "initial_states"),
             sampling=Sampling(trajectories, shots, seed),
         )
         return cls(program, arguments.checked_dtype(dtype), place)
@@ -147,6 +151,7 @@ def compile_circuit(
     *,
     dtype: DTypeLike = "complex128",
     initial_state: ArrayLike | None = None,
+    initial_states: bool = False,
     method: Method = "auto",
     trajectories: int | None = None,
     shots: int | None = None,
@@ -166,6 +171,8 @@ def compile_circuit(
         dtype: Of the states, complex64 or complex128. Expectation values are float32 or float64.
         initial_state: [2**N] amplitudes before the first gate, the first of the circuit's sorted
             qubits the most significant bit; |0...0> unless given.
+        initial_states: True for a state per example instead, which calls take as
+            `initial_states`. All qubits of the circuit are simulated then, on the CPU.
         method: "state_vector" evolves the state of each example. "subspace" does the same, but
             computes a batch from fewer states where these span all of them. "tensor_network"
             contracts the light cone of each Pauli string and needs the extra qfleet[network]; its
@@ -208,6 +215,7 @@ def compile_circuit(
         shared,
         arguments.checked_observables(observables),
         initial_state=arguments.checked_initial_state(initial_state),
+        takes_states=flag(initial_states, "initial_states"),
         sampling=Sampling(trajectories, shots, seed),
     )
     return CompiledCircuit(program, name, place)

@@ -149,18 +149,18 @@ def describe(device: Device) -> str:
 
 
 @functools.cache
-def warn_once(method: str, device: Device) -> None:
-    """Warn that a method runs on the CPU, if another device was asked for.
+def warn_once(what: str, device: Device) -> None:
+    """Warn that something runs on the CPU, if another device was asked for.
 
     Args:
-        method: Name of the method.
+        what: Such as the name of a method.
         device: The wanted device.
     """
     if device.kind in ("cpu", "auto"):
         return
     warnings.warn(
-        f"the method {method} runs on the CPU, not on {device}: only state vectors have kernels for"
-        " GPUs",
+        f"{what} runs on the CPU, not on {device}: only state vectors from one initial state have"
+        " kernels for GPUs",
         stacklevel=5,  # the caller of `compile_circuit`, which is decorated
     )
 

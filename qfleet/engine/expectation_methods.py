@@ -7,6 +7,7 @@ from qfleet.argument_checks import flag
 from qfleet.engine import devices
 from qfleet.engine.gradients import Gradients, Residuals
 from qfleet.engine.prepared_circuit import PreparedCircuit
+from qfleet.engine.program_handle import InitialStates
 from qfleet.errors import ArgumentError
 
 
@@ -14,21 +15,29 @@ class ExpectationMethods(PreparedCircuit):
     """Expectation values and their derivatives. Abstract."""
 
     def expectation(
-        self, inputs: ArrayLike | None = None, parameters: ArrayLike | None = None
+        self,
+        inputs: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
+        *,
+        initial_states: ArrayLike | None = None,
     ) -> np.ndarray:
         """Compute the expectation values of the observables.
 
         Args:
             inputs: [B, I], or [I] for one example; None if there are no inputs.
             parameters: [P]; None if there are no parameters.
+            initial_states: [B, 2**N] real or complex, or [2**N] for one example, of norm 1, to
+                1e-4; only for a circuit that is compiled with `initial_states=True`.
 
         Returns:
             [B, K] of `real_dtype`; [K] for one example.
         """
         self._require_observables()
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
         values = self.program.expectation(
-            *self.symbols(*point.symbols), allow_subspace=not self.symbols.mixed
+            *self.symbols(*point.symbols),
+            allow_subspace=not self.symbols.mixed,
+            initial=point.initial(),
         )
         return point.result(values)
 
@@ -39,6 +48,8 @@ class ExpectationMethods(PreparedCircuit):
         upstream: ArrayLike | None = None,
         *,
         input_gradients: bool = True,
+        initial_states: ArrayLike | None = None,
+        state_gradients: bool = False,
     ) -> tuple[np.ndarray, Gradients]:
         """Compute expectation values, and the gradient of sum(upstream * values).
 
@@ -47,6 +58,8 @@ class ExpectationMethods(PreparedCircuit):
             parameters: As for `expectation`.
             upstream: [B, K], or [K] for one example; all 1 unless given.
             input_gradients: False if gradients by inputs are not wanted, which may be faster.
+            initial_states: As for `expectation`.
+            state_gradients: True if gradients by the initial states are wanted.
 
         Returns:
             The values as of `expectation`, and the gradients.
@@ -54,13 +67,14 @@ class ExpectationMethods(PreparedCircuit):
         self._require_observables()
         input_gradients = flag(input_gradients, "input_gradients")
         self._require_gradient_memory()
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
         weights = point.weights(upstream, self.readouts)
         exponents = self.symbols(*point.symbols)
+        initial = point.initial(flag(state_gradients, "state_gradients"))
         if self.program.device == devices.CPU:
-            values, residuals = self._forward(exponents, input_gradients)
+            values, residuals = self._forward(exponents, input_gradients, initial)
             changes = self._exponent_gradients(
-                exponents, weights, residuals, input_gradients, overwrite=True
+                exponents, weights, residuals, input_gradients, initial, overwrite=True
             )
         else:  # keeps no states between calls
             values, by_shared, by_example = self.program.value_and_gradient(
@@ -70,7 +84,7 @@ class ExpectationMethods(PreparedCircuit):
                 allow_subspace=self._allow_subspace(input_gradients),
             )
             changes = by_shared, by_example
-        return point.result(values), self._gradients(point, changes, input_gradients)
+        return point.result(values), self._gradients(point, changes, input_gradients, initial)
 
     def forward(
         self,
@@ -78,6 +92,7 @@ class ExpectationMethods(PreparedCircuit):
         parameters: ArrayLike | None = None,
         *,
         input_gradients: bool = True,
+        initial_states: ArrayLike | None = None,
     ) -> tuple[np.ndarray, Residuals]:
         """Compute expectation values and keep the states for `vjp`.
 
@@ -85,14 +100,16 @@ class ExpectationMethods(PreparedCircuit):
             inputs: As for `expectation`.
             parameters: As for `expectation`.
             input_gradients: False if gradients by inputs are not wanted, which may be faster.
+            initial_states: As for `expectation`.
 
         Returns:
             The values as of `expectation`, and what the gradient needs.
         """
         self._require_observables()
         input_gradients = flag(input_gradients, "input_gradients")
-        point = self._point(inputs, parameters)
-        values, residuals = self._forward(self.symbols(*point.symbols), input_gradients)
+        point = self._point(inputs, parameters, initial_states)
+        exponents = self.symbols(*point.symbols)
+        values, residuals = self._forward(exponents, input_gradients, point.initial())
         return point.result(values), residuals
 
     def vjp(
@@ -104,6 +121,8 @@ class ExpectationMethods(PreparedCircuit):
         residuals: Residuals | None = None,
         input_gradients: bool = True,
         overwrite_residuals: bool = False,
+        initial_states: ArrayLike | None = None,
+        state_gradients: bool = False,
     ) -> Gradients:
         """Compute the gradient of sum(upstream * values): a vector-Jacobian product.
 
@@ -115,6 +134,8 @@ class ExpectationMethods(PreparedCircuit):
                 it, the states are evolved again.
             input_gradients: False if gradients by inputs are not wanted.
             overwrite_residuals: True if `residuals` is not used again, which saves a copy.
+            initial_states: As for `expectation`.
+            state_gradients: True if gradients by the initial states are wanted.
 
         Raises:
             ArgumentError: An argument has the wrong type or shape, or `residuals` are those of
@@ -124,9 +145,10 @@ class ExpectationMethods(PreparedCircuit):
         input_gradients = flag(input_gradients, "input_gradients")
         overwrite_residuals = flag(overwrite_residuals, "overwrite_residuals")
         self._require_gradient_memory()
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
         weights = point.weights(upstream, self.readouts)
         exponents = self.symbols(*point.symbols)
+        initial = point.initial(flag(state_gradients, "state_gradients"))
         if residuals is None:
             nothing = np.empty(0, self.real_dtype)
             residuals = Residuals(nothing, input_gradients, exponents, self.program)
@@ -142,15 +164,16 @@ class ExpectationMethods(PreparedCircuit):
                 "residuals have no gradients by inputs: call forward() with input_gradients=True,"
                 " or vjp() with input_gradients=False"
             )
-        elif not residuals.belong_to(self.program, exponents):
+        elif not residuals.belong_to(self.program, exponents, point.initial_states):
             raise ArgumentError(
                 "residuals belong to another circuit, other inputs or other parameters: call"
                 " forward() of this circuit with the inputs and parameters of vjp()"
             )
         changes = self._exponent_gradients(
-            exponents, weights, residuals, input_gradients, overwrite=overwrite_residuals
+            *(exponents, weights, residuals, input_gradients, initial),
+            overwrite=overwrite_residuals,
         )
-        return self._gradients(point, changes, input_gradients)
+        return self._gradients(point, changes, input_gradients, initial)
 
     def hvp(
         self,
@@ -159,6 +182,8 @@ class ExpectationMethods(PreparedCircuit):
         upstream: ArrayLike | None = None,
         input_tangents: ArrayLike | None = None,
         parameter_tangents: ArrayLike | None = None,
+        *,
+        initial_states: ArrayLike | None = None,
     ) -> tuple[np.ndarray, Gradients]:
         """Compute directional derivatives of values and gradients: a Hessian-vector product.
 
@@ -168,34 +193,40 @@ class ExpectationMethods(PreparedCircuit):
             upstream: [B, K], or [K] for one example; all 1 unless given.
             input_tangents: Direction, of the shape of `inputs`; 0 unless given.
             parameter_tangents: [P] direction; 0 unless given.
+            initial_states: As for `expectation`; they have no tangents.
 
         Returns:
             The derivative of the values, of the values' shape, and that of the gradients of
             sum(upstream * values).
         """
         self._require_observables()
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
         weights = point.weights(upstream, self.readouts)
         tangents = point.tangents(input_tangents, parameter_tangents)
         exponents = self.symbols(*point.symbols)
         directions = self.symbols.pushforward(*point.symbols, *tangents)
-        values, *changes = self.program.hvp(*exponents, *directions, weights)
+        initial = point.initial()
+        values, *changes = self.program.hvp(*exponents, *directions, weights, initial=initial)
         by_inputs, by_parameters = self.symbols.pullback(*point.symbols, *changes)
         assert by_inputs is not None
         if not self.symbols.affine:
-            first = self.program.gradient(*exponents, weights)
+            first = self.program.gradient(*exponents, weights, initial=initial)
             assert first[1] is not None
             more = self.symbols.second_pullback(*point.symbols, *tangents, first[0], first[1])
             by_inputs, by_parameters = by_inputs + more[0], by_parameters + more[1]
         return point.result(values), Gradients(point.result(by_inputs), by_parameters)
 
     def _forward(
-        self, exponents: tuple[np.ndarray, np.ndarray], input_gradients: bool
+        self,
+        exponents: tuple[np.ndarray, np.ndarray],
+        input_gradients: bool,
+        initial: InitialStates | None,
     ) -> tuple[np.ndarray, Residuals]:
         values, kept = self.program.forward(
-            *exponents, allow_subspace=self._allow_subspace(input_gradients)
+            *exponents, allow_subspace=self._allow_subspace(input_gradients), initial=initial
         )
-        return values, Residuals(kept, input_gradients, exponents, self.program)
+        states = None if initial is None else initial.states
+        return values, Residuals(kept, input_gradients, exponents, self.program, states)
 
     def _exponent_gradients(
         self,
@@ -203,6 +234,7 @@ class ExpectationMethods(PreparedCircuit):
         weights: np.ndarray,
         residuals: Residuals,
         input_gradients: bool,
+        initial: InitialStates | None,
         *,
         overwrite: bool,
     ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -214,6 +246,7 @@ class ExpectationMethods(PreparedCircuit):
             overwrite_kept=overwrite,
             per_example_gradients=input_gradients or self.symbols.mixed,
             allow_subspace=self._allow_subspace(residuals.input_gradients),
+            initial=initial,
         )
 
     def _allow_subspace(self, input_gradients: bool) -> bool:

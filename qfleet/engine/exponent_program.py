@@ -7,7 +7,12 @@ import numpy as np
 from qfleet.engine import devices, memory
 from qfleet.engine.devices import CPU, Device
 from qfleet.engine.library import Batch, BatchPlan
-from qfleet.engine.program_handle import ProgramHandle, kept_states_array, make_batch
+from qfleet.engine.program_handle import (
+    InitialStates,
+    ProgramHandle,
+    kept_states_array,
+    make_batch,
+)
 
 REAL_DTYPES: dict[str, np.dtype[np.float32] | np.dtype[np.float64]] = {
     "complex64": np.dtype(np.float32),
@@ -37,6 +42,7 @@ class ExponentProgram:
         shared_count: E.
         per_example_count: F.
         readouts: K, the number of observables; 0 if the result is the state.
+        takes_states: If calls need initial states.
         dtype: NumPy dtype of states.
         real_dtype: NumPy dtype of expectation values and kept states.
         memory_limit: As the argument.
@@ -68,7 +74,7 @@ class ExponentProgram:
         self.handle, info = self._core.handle, self._core.info
         self.qubits = info.qubits
         self.shared_count, self.per_example_count = info.shared, info.per_example
-        self.readouts = info.readouts
+        self.readouts, self.takes_states = info.readouts, bool(info.takes_states)
         self.memory_limit = memory.available_bytes() // 4 if memory_limit is None else memory_limit
         self._serialized, self.subspace = serialized, subspace
         self.bit_order = np.array(range(self.qubits) if bit_order is None else bit_order, np.int64)
@@ -78,7 +84,12 @@ class ExponentProgram:
         return _rebuild, (self._serialized, self.dtype.name, order, self.subspace, device)
 
     def plan(
-        self, shared: np.ndarray, per_example: np.ndarray, *, allow_subspace: bool = False
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        *,
+        allow_subspace: bool = False,
+        initial: InitialStates | None = None,
     ) -> BatchPlan:
         """Return the method and the memory of a batch.
 
@@ -86,8 +97,9 @@ class ExponentProgram:
             shared: [E] exponents.
             per_example: [B, F] exponents.
             allow_subspace: As for `expectation`.
+            initial: As for `expectation`.
         """
-        return self._core.plan(self._batch(shared, per_example, allow_subspace))
+        return self._core.plan(self._batch(shared, per_example, allow_subspace, initial))
 
     def kept_reals(self, size: int) -> int:
         """Return the number of reals that a forward pass keeps of `size` examples.
@@ -95,10 +107,20 @@ class ExponentProgram:
         It does not depend on the exponents, as the subspace is not used.
         """
         exponents = np.zeros(self.shared_count), np.zeros((size, self.per_example_count))
-        return int(self.plan(*exponents).kept_reals)
+        initial = None
+        if self.takes_states:
+            initial = InitialStates(np.empty((size, 1 << self.qubits), self.dtype))
+        batch = self._batch(*exponents, False, initial)
+        batch.check_finite = False  # the states are not read
+        return int(self._core.plan(batch).kept_reals)
 
     def expectation(
-        self, shared: np.ndarray, per_example: np.ndarray, *, allow_subspace: bool = False
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        *,
+        allow_subspace: bool = False,
+        initial: InitialStates | None = None,
     ) -> np.ndarray:
         """Compute expectation values.
 
@@ -107,6 +129,7 @@ class ExponentProgram:
             per_example: [B, F] exponents.
             allow_subspace: If gradients of per-example exponents are not wanted. Then a batch whose
                 states span few dimensions is computed in that subspace, if that is faster.
+            initial: The states of a program that takes states; None for all others.
 
         Returns:
             [B, K] of `real_dtype`.
@@ -115,10 +138,15 @@ class ExponentProgram:
             ArgumentError: An array has the wrong shape, or an exponent is not finite.
             MemoryLimitError: There is not enough memory.
         """
-        return self._expectation(shared, per_example, allow_subspace, keep=False)[0]
+        return self._expectation(shared, per_example, allow_subspace, initial, keep=False)[0]
 
     def forward(
-        self, shared: np.ndarray, per_example: np.ndarray, *, allow_subspace: bool = False
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        *,
+        allow_subspace: bool = False,
+        initial: InitialStates | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute expectation values and keep states for `gradient`.
 
@@ -126,6 +154,7 @@ class ExponentProgram:
             shared: [E] exponents.
             per_example: [B, F] exponents.
             allow_subspace: As for `expectation`.
+            initial: As for `expectation`.
 
         Returns:
             [B, K] values and the kept states, both of `real_dtype`.
@@ -134,7 +163,7 @@ class ExponentProgram:
             ArgumentError: As for `expectation`.
             MemoryLimitError: As for `expectation`.
         """
-        values, kept = self._expectation(shared, per_example, allow_subspace, keep=True)
+        values, kept = self._expectation(shared, per_example, allow_subspace, initial, keep=True)
         assert kept is not None
         return values, kept
 
@@ -148,6 +177,7 @@ class ExponentProgram:
         overwrite_kept: bool = False,
         per_example_gradients: bool = True,
         allow_subspace: bool = False,
+        initial: InitialStates | None = None,
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Compute the gradients of sum(upstream * values) by the exponents.
 
@@ -159,6 +189,7 @@ class ExponentProgram:
             overwrite_kept: True if `kept` is not used again: saves a copy.
             per_example_gradients: False if these are not wanted.
             allow_subspace: As in `forward`.
+            initial: As in `forward`; it receives the gradients by the states, too.
 
         Returns:
             [E] and [B, F] float64; the second is None if it is not wanted.
@@ -167,7 +198,7 @@ class ExponentProgram:
             ArgumentError: As for `expectation`, or `kept` is of another batch.
             MemoryLimitError: As for `expectation`.
         """
-        batch = self._batch(shared, per_example, allow_subspace)
+        batch = self._batch(shared, per_example, allow_subspace, initial)
         upstream = np.ascontiguousarray(upstream, self.real_dtype)
         return self._core.gradients(
             self._library.qfleet_expectation_gradient,
@@ -186,6 +217,7 @@ class ExponentProgram:
         *,
         per_example_gradients: bool = True,
         allow_subspace: bool = False,
+        initial: InitialStates | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Compute expectation values and the gradients of sum(upstream * values) in one call.
 
@@ -195,6 +227,7 @@ class ExponentProgram:
             upstream: [B, K].
             per_example_gradients: False if these are not wanted.
             allow_subspace: As in `expectation`.
+            initial: As for `gradient`.
 
         Returns:
             [B, K] of `real_dtype`; [E] and [B, F] float64, the last None if it is not wanted.
@@ -203,7 +236,7 @@ class ExponentProgram:
             ArgumentError: As for `expectation`.
             MemoryLimitError: As for `expectation`.
         """
-        batch = self._batch(shared, per_example, allow_subspace)
+        batch = self._batch(shared, per_example, allow_subspace, initial)
         upstream = np.ascontiguousarray(upstream, self.real_dtype)
         values = np.empty((batch.size, self.readouts), self.real_dtype)
         by_shared, by_example = self._core.gradients(
@@ -222,6 +255,8 @@ class ExponentProgram:
         shared_tangents: np.ndarray,
         per_example_tangents: np.ndarray,
         upstream: np.ndarray,
+        *,
+        initial: InitialStates | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Compute directional derivatives of the values and of their gradients.
 
@@ -231,6 +266,7 @@ class ExponentProgram:
             shared_tangents: [E] direction.
             per_example_tangents: [B, F] direction.
             upstream: [B, K].
+            initial: As for `expectation`.
 
         Returns:
             The derivatives of the values, [B, K] of `real_dtype`, and of the gradients of
@@ -240,7 +276,7 @@ class ExponentProgram:
             ArgumentError: As for `expectation`.
             MemoryLimitError: As for `expectation`.
         """
-        batch = self._batch(shared, per_example, False)
+        batch = self._batch(shared, per_example, False, initial)
         shared_tangents = np.ascontiguousarray(shared_tangents, np.float64)
         per_example_tangents = np.ascontiguousarray(per_example_tangents, np.float64)
         upstream = np.ascontiguousarray(upstream, self.real_dtype)
@@ -252,12 +288,19 @@ class ExponentProgram:
         assert by_example is not None
         return value_tangents, by_shared, by_example
 
-    def state(self, shared: np.ndarray, per_example: np.ndarray) -> np.ndarray:
+    def state(
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        *,
+        initial: InitialStates | None = None,
+    ) -> np.ndarray:
         """Compute state vectors, global phase included.
 
         Args:
             shared: [E] exponents.
             per_example: [B, F] exponents.
+            initial: As for `expectation`.
 
         Returns:
             [B, 2**N] of `dtype`.
@@ -266,7 +309,7 @@ class ExponentProgram:
             ArgumentError: As for `expectation`.
             MemoryLimitError: The states do not fit into the free memory.
         """
-        batch = self._batch(shared, per_example, False)
+        batch = self._batch(shared, per_example, False, initial)
         # The engine has its own copy of the states it works on, one example or more at a time.
         size = memory.state_bytes(self.qubits, self.dtype.itemsize, batch.size + 1)
         memory.require_bytes(size, f"the states of {batch.size} examples of {self.qubits} qubits")
@@ -282,6 +325,7 @@ class ExponentProgram:
         upstream: np.ndarray,
         *,
         per_example_gradients: bool = True,
+        initial: InitialStates | None = None,
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Compute the gradients of a real function L of the states by the exponents.
 
@@ -291,6 +335,7 @@ class ExponentProgram:
             states: Result of `state` for these exponents.
             upstream: [B, 2**N] complex, dL/dRe + i dL/dIm.
             per_example_gradients: False if these are not wanted.
+            initial: As for `gradient`.
 
         Returns:
             [E] and [B, F] float64; the second is None if it is not wanted.
@@ -299,7 +344,7 @@ class ExponentProgram:
             ArgumentError: As for `expectation`.
             MemoryLimitError: As for `expectation`.
         """
-        batch = self._batch(shared, per_example, False)
+        batch = self._batch(shared, per_example, False, initial)
         states = np.ascontiguousarray(states, self.dtype)
         upstream = np.ascontiguousarray(upstream, self.dtype)
         return self._core.gradients(
@@ -312,7 +357,13 @@ class ExponentProgram:
         )
 
     def sample(
-        self, shared: np.ndarray, per_example: np.ndarray, shots: int, seed: int
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        shots: int,
+        seed: int,
+        *,
+        initial: InitialStates | None = None,
     ) -> np.ndarray:
         """Measure all qubits.
 
@@ -321,6 +372,7 @@ class ExponentProgram:
             per_example: [B, F] exponents.
             shots: Measurements per example.
             seed: From 0 to 2**64 - 1. The same seed gives the same samples.
+            initial: As for `expectation`.
 
         Returns:
             [B, shots] int64 indices of basis states, in the order of `state`.
@@ -329,15 +381,21 @@ class ExponentProgram:
             ArgumentError: As for `expectation`.
             MemoryLimitError: As for `expectation`.
         """
-        batch = self._batch(shared, per_example, False)
+        batch = self._batch(shared, per_example, False, initial)
         samples = np.empty((batch.size, shots), np.int64)
         self._core.call(self._library.qfleet_sample, batch, self.bit_order, shots, seed, samples)
         return samples
 
     def _expectation(
-        self, shared: np.ndarray, per_example: np.ndarray, allow_subspace: bool, *, keep: bool
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        allow_subspace: bool,
+        initial: InitialStates | None,
+        *,
+        keep: bool,
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        batch = self._batch(shared, per_example, allow_subspace)
+        batch = self._batch(shared, per_example, allow_subspace, initial)
         values = np.empty((batch.size, self.readouts), self.real_dtype)
         kept = None
         if keep:
@@ -350,9 +408,16 @@ class ExponentProgram:
         self._core.call(self._library.qfleet_expectation, batch, values, kept)
         return values, kept
 
-    def _batch(self, shared: np.ndarray, per_example: np.ndarray, allow_subspace: bool) -> Batch:
+    def _batch(
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        allow_subspace: bool,
+        initial: InitialStates | None,
+    ) -> Batch:
         subspace = allow_subspace and self.subspace
-        return make_batch(shared, per_example, self.memory_limit, subspace)
+        limit = self.memory_limit
+        return make_batch(shared, per_example, limit, subspace, initial, self.bit_order)
 
 
 def _rebuild(

@@ -14,10 +14,13 @@ class Gradients(NamedTuple):
     Attributes:
         inputs: [B, I], or [I] for one example; None if they are not wanted.
         parameters: [P], summed over the batch.
+        initial_states: [B, 2**N] of the states' dtype, dL/dRe + i dL/dIm; or [2**N] for one
+            example; None if they are not wanted, or the circuit takes no states.
     """
 
     inputs: np.ndarray | None
     parameters: np.ndarray
+    initial_states: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,29 @@ class Residuals:
         input_gradients: As for `CompiledCircuit.forward`.
         exponents: The shared and per-example exponents of the forward pass.
         program: The program that computed it.
+        initial_states: As of `Point`.
     """
 
     kept: np.ndarray
     input_gradients: bool
     exponents: tuple[np.ndarray, np.ndarray] = field(repr=False)
     program: ExponentProgram = field(repr=False)
+    initial_states: np.ndarray | None = field(default=None, repr=False)
 
-    def belong_to(self, program: ExponentProgram, exponents: tuple[np.ndarray, np.ndarray]) -> bool:
-        """Return True if a forward pass of this program with these exponents made them.
+    def belong_to(
+        self,
+        program: ExponentProgram,
+        exponents: tuple[np.ndarray, np.ndarray],
+        initial_states: np.ndarray | None,
+    ) -> bool:
+        """Return True if a forward pass of this program with these values made them.
 
         Args:
             program: The program of a gradient.
             exponents: Its shared and per-example exponents.
+            initial_states: Its initial states, if it takes them.
         """
+        own = self.initial_states
+        if own is not initial_states and not np.array_equal(own, initial_states):  # type: ignore[arg-type]
+            return False
         return self.program is program and all(map(np.array_equal, self.exponents, exponents))

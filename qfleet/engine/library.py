@@ -16,7 +16,7 @@ import numpy as np
 from qfleet.errors import ArgumentError, DeviceError, LibraryError, MemoryLimitError
 from qfleet.native.libraries import core_path
 
-ABI_VERSION = 3  # QFLEET_ABI_VERSION in native/qfleet.h
+ABI_VERSION = 4  # QFLEET_ABI_VERSION in native/qfleet.h
 _INVALID_ARGUMENT, _OUT_OF_MEMORY, _DEVICE_FAILED = 1, 2, 4
 _view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
@@ -35,6 +35,12 @@ class Batch(Structure):
         ("check_finite", c_int32),
         ("executor", c_void_p),
         ("fixed_layout", c_int32),
+        ("initial_states", c_void_p),
+        ("initial_state_count", c_int64),
+        ("initial_order", c_void_p),
+        ("initial_order_count", c_int64),
+        ("initial_gradients", c_void_p),
+        ("initial_gradient_count", c_int64),
     )
 
 
@@ -63,6 +69,7 @@ class ProgramInfo(Structure):
         ("per_example", c_int64),
         ("readouts", c_int64),
         ("real_bytes", c_int64),
+        ("takes_states", c_int64),
     )
 
 

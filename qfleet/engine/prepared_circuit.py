@@ -14,7 +14,9 @@ from qfleet.engine.devices import CPU
 from qfleet.engine.exponent_program import ExponentProgram
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.machine import Machine
+from qfleet.engine.program_handle import InitialStates
 from qfleet.engine.symbol_map import SymbolMap
+from qfleet.errors import ArgumentError
 
 
 class PreparedCircuit:
@@ -30,14 +32,18 @@ class PreparedCircuit:
         self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
     ) -> None:
         place = devices.resolve(device)
-        if program.has_states:
+        if program.has_states and not program.takes_states:
             place = device_choice.choose(place, cast(Program, program), dtype)
         else:
-            devices.warn_once(program.method, place)
+            what = f"the method {program.method}"
+            if program.takes_states:
+                what = "a circuit that takes initial states"
+            devices.warn_once(what, place)
             place = CPU
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits, self.readouts = program.qubits, program.readouts
         self.method, self.has_hvp = program.method, program.has_hvp
+        self.takes_states = program.takes_states
         self.dtype = np.dtype(dtype)
         self._source = program
         self._machine = Machine(self.dtype.itemsize // 2, device=place)
@@ -69,13 +75,35 @@ class PreparedCircuit:
             self._source.require_memory(self._machine, 2)
 
     def _gradients(
-        self, point: Point, changes: tuple[np.ndarray, np.ndarray | None], input_gradients: bool
+        self,
+        point: Point,
+        changes: tuple[np.ndarray, np.ndarray | None],
+        input_gradients: bool,
+        initial: InitialStates | None = None,
     ) -> Gradients:
         """Return the gradients by the symbols, given those by the exponents."""
         by_inputs, by_parameters = self.symbols.pullback(*point.symbols, *changes)
+        by_states = None
+        if initial is not None and initial.gradients is not None:
+            by_states = point.result(initial.gradients)
         if not input_gradients or by_inputs is None:
-            return Gradients(None, by_parameters)
-        return Gradients(point.result(by_inputs), by_parameters)
+            return Gradients(None, by_parameters, by_states)
+        return Gradients(point.result(by_inputs), by_parameters, by_states)
 
-    def _point(self, inputs: ArrayLike | None, parameters: ArrayLike | None) -> Point:
-        return arguments.checked_point(inputs, parameters, len(self.inputs), len(self.parameters))
+    def _point(
+        self,
+        inputs: ArrayLike | None,
+        parameters: ArrayLike | None,
+        initial_states: ArrayLike | None = None,
+    ) -> Point:
+        point = arguments.checked_point(
+            inputs, parameters, len(self.inputs), len(self.parameters)
+        )
+        if self.takes_states:
+            qubits, dtype = len(self.qubits), self.dtype
+            return arguments.point_with_states(point, initial_states, qubits, dtype)
+        if initial_states is not None:
+            raise ArgumentError(
+                "initial_states are not used: compile the circuit with initial_states=True"
+            )
+        return point

@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable
 from ctypes import byref, c_int64
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -109,8 +110,26 @@ class ProgramHandle:
         return by_shared, by_example
 
 
+@dataclass(frozen=True)
+class InitialStates:
+    """The states at which the examples of a call start.
+
+    Attributes:
+        states: [B, 2**N] of the program's complex dtype, contiguous, of norm 1.
+        gradients: A similar array that receives dL/dRe + i dL/dIm; None if it is not wanted.
+    """
+
+    states: np.ndarray
+    gradients: np.ndarray | None = None
+
+
 def make_batch(
-    shared: np.ndarray, per_example: np.ndarray, memory_limit: int, allow_subspace: bool
+    shared: np.ndarray,
+    per_example: np.ndarray,
+    memory_limit: int,
+    allow_subspace: bool,
+    initial: InitialStates | None = None,
+    bit_order: np.ndarray | None = None,
 ) -> Batch:
     """Return the examples of a call.
 
@@ -119,6 +138,8 @@ def make_batch(
         per_example: [B, F] exponents.
         memory_limit: Most bytes of kept states.
         allow_subspace: As for `ExponentProgram.expectation`.
+        initial: Of a program that takes states.
+        bit_order: [N] int64: the bit in the index of `initial` for each bit of the program's.
     """
     shared = np.ascontiguousarray(shared, np.float64)
     per_example = np.ascontiguousarray(per_example, np.float64)
@@ -130,7 +151,11 @@ def make_batch(
         allow_subspace,
         True,  # check_finite
     )
-    batch.arrays = (shared, per_example)  # they live as long as the batch
+    if initial is not None:
+        batch.initial_states, batch.initial_state_count = _buffer(initial.states)
+        batch.initial_order, batch.initial_order_count = _buffer(bit_order)
+        batch.initial_gradients, batch.initial_gradient_count = _buffer(initial.gradients)
+    batch.arrays = (shared, per_example, initial)  # they live as long as the batch
     return batch
 
 

@@ -20,20 +20,25 @@ class StateMethods(PreparedCircuit):
     """State vectors and samples. Abstract."""
 
     def state(
-        self, inputs: ArrayLike | None = None, parameters: ArrayLike | None = None
+        self,
+        inputs: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
+        *,
+        initial_states: ArrayLike | None = None,
     ) -> np.ndarray:
         """Compute the state vectors, global phase included.
 
         Args:
             inputs: As for `expectation`.
             parameters: As for `expectation`.
+            initial_states: As for `expectation`.
 
         Returns:
             `[B, 2**N]` of `dtype`; `[2**N]` for one example.
         """
         self._require_state("state")
-        point = self._point(inputs, parameters)
-        states = self.program.state(*self.symbols(*point.symbols))
+        point = self._point(inputs, parameters, initial_states)
+        states = self.program.state(*self.symbols(*point.symbols), initial=point.initial())
         return point.result(states)
 
     def state_vjp(
@@ -43,6 +48,8 @@ class StateMethods(PreparedCircuit):
         upstream: ArrayLike,
         *,
         input_gradients: bool = True,
+        initial_states: ArrayLike | None = None,
+        state_gradients: bool = False,
     ) -> Gradients:
         """Compute the gradient of a real function L of the states.
 
@@ -52,9 +59,14 @@ class StateMethods(PreparedCircuit):
             upstream: `[B, 2**N]` complex, or `[2**N]` for one example: dL/dRe + i dL/dIm. This is
                 the convention of TensorFlow and PyTorch; JAX has the complex conjugate.
             input_gradients: False if gradients by inputs are not wanted.
+            initial_states: As for `expectation`.
+            state_gradients: True if gradients by the initial states are wanted.
         """
         return self.gradient_of_states(
-            inputs, parameters, upstream, None, input_gradients=input_gradients
+            *(inputs, parameters, upstream, None),
+            input_gradients=input_gradients,
+            initial_states=initial_states,
+            state_gradients=state_gradients,
         )
 
     def gradient_of_states(
@@ -65,6 +77,8 @@ class StateMethods(PreparedCircuit):
         states: ArrayLike | None,
         *,
         input_gradients: bool,
+        initial_states: ArrayLike | None = None,
+        state_gradients: bool = False,
     ) -> Gradients:
         """Do what `state_vjp` does, for adapters that keep the states of the forward pass.
 
@@ -74,15 +88,18 @@ class StateMethods(PreparedCircuit):
             upstream: Derivatives by the states.
             states: Result of `state` for the same arguments, which cannot be checked.
             input_gradients: False if gradients by inputs are not wanted.
+            initial_states: As for `state_vjp`.
+            state_gradients: As for `state_vjp`.
         """
         self._require_state("state_vjp")
         input_gradients = flag(input_gradients, "input_gradients")
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
+        initial = point.initial(flag(state_gradients, "state_gradients"))
         exponents = self.symbols(*point.symbols)
         upstream = point.states(upstream, len(self.qubits), "upstream")
         arguments.require_finite(upstream, "upstream")
         if states is None:
-            states = self.program.state(*exponents)
+            states = self.program.state(*exponents, initial=point.initial())
         else:
             states = point.states(states, len(self.qubits), "states")
         changes = self.program.state_gradient(
@@ -90,8 +107,9 @@ class StateMethods(PreparedCircuit):
             states,
             upstream,
             per_example_gradients=input_gradients or self.symbols.mixed,
+            initial=initial,
         )
-        return self._gradients(point, changes, input_gradients)
+        return self._gradients(point, changes, input_gradients, initial)
 
     def sample(
         self,
@@ -99,6 +117,8 @@ class StateMethods(PreparedCircuit):
         parameters: ArrayLike | None,
         shots: int,
         seed: int | None = None,
+        *,
+        initial_states: ArrayLike | None = None,
     ) -> np.ndarray:
         """Measure all qubits.
 
@@ -108,6 +128,7 @@ class StateMethods(PreparedCircuit):
             shots: Measurements per example.
             seed: From 0 to 2**64 - 1. The same seed gives the same samples, on any number of
                 threads; another one is drawn for each call unless given.
+            initial_states: As for `expectation`.
 
         Returns:
             [B, shots, N] uint8 bits, the columns in the order of `qubits`; [shots, N] for one
@@ -118,7 +139,7 @@ class StateMethods(PreparedCircuit):
         if seed is None:
             seed = secrets.randbits(64)
         seed = integer(0, _MAX_SEED)(seed, "seed")
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
         width, examples = len(self.qubits), len(point.inputs)
         size = examples * shots * (2 * _INDEX_BYTES + width)
         memory.require_bytes(
@@ -126,7 +147,8 @@ class StateMethods(PreparedCircuit):
             f"samples of {examples} examples with shots={shots}",
             "use fewer shots, a smaller batch or a machine with more memory",
         )
-        indices = self.program.sample(*self.symbols(*point.symbols), shots, seed)
+        exponents = self.symbols(*point.symbols)
+        indices = self.program.sample(*exponents, shots, seed, initial=point.initial())
         bits = np.empty((*indices.shape, width), np.uint8)
         for at in range(width):
             bits[..., at] = indices >> (width - 1 - at) & 1

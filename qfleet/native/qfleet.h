@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define QFLEET_ABI_VERSION 3
+#define QFLEET_ABI_VERSION 4
 #define QFLEET_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -85,6 +85,7 @@ typedef struct {
   int64_t per_example;  // F
   int64_t readouts;     // K; 0 if the result is the state
   int64_t real_bytes;
+  int64_t takes_states;  // 1 if a batch must have initial states
 } qfleet_program_info;
 QFLEET_API qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_info* info);
 
@@ -121,6 +122,16 @@ typedef struct {
   // 1 for results whose bits do not depend on the number of threads. A batch of fewer examples than
   // fill the vectors of all threads may then use fewer threads.
   int32_t fixed_layout;
+  // Only for a program that takes states: the states [size][2**N] (re, im) before the first block,
+  // reals of the program. Bit i of the program's index is bit initial_order[i] of their index, as
+  // for qfleet_state. With check_finite, norms must be 1. Gradients of values or states write
+  // dL/dRe and dL/dIm to `initial_gradients`, unless it is null with a count of 0.
+  const void* initial_states;
+  int64_t initial_state_count;
+  const int64_t* initial_order;
+  int64_t initial_order_count;
+  void* initial_gradients;
+  int64_t initial_gradient_count;
 } qfleet_batch;
 
 // The method that is used for a batch.

@@ -18,15 +18,24 @@ class States:
 
     parameters: np.ndarray
     inputs: np.ndarray
+    initial_states: np.ndarray | None
     input_gradients: bool
     residuals: Any
 
-    def fit(self, parameters: np.ndarray, inputs: np.ndarray, input_gradients: bool) -> bool:
+    def fit(
+        self,
+        parameters: np.ndarray,
+        inputs: np.ndarray,
+        initial_states: np.ndarray | None,
+        input_gradients: bool,
+    ) -> bool:
         """Return True if the states are those of these arguments."""
         return (
             self.input_gradients == input_gradients
             and np.array_equal(self.parameters, parameters)
             and np.array_equal(self.inputs, inputs)
+            and (self.initial_states is None) == (initial_states is None)
+            and (initial_states is None or np.array_equal(self.initial_states, initial_states))
         )
 
 
@@ -40,6 +49,7 @@ class CircuitProgram:
         observables: The K observables; None for the state.
         qubits: All qubits, in the order of the state's bits.
         initial_state: [2**N] state before the first factor; None for |0...0>.
+        takes_states: If each call passes initial states instead.
         dtype: "complex64" or "complex128".
 
     Attributes:
@@ -56,11 +66,13 @@ class CircuitProgram:
         *,
         qubits: Sequence[cirq.Qid],
         initial_state: np.ndarray | None,
+        takes_states: bool,
         dtype: str,
     ) -> None:
         self._factors, self._observables = list(factors), observables
         self._parameters, self._inputs = tuple(parameters), tuple(inputs)
         self._qubits, self._initial_state, self._dtype = tuple(qubits), initial_state, dtype
+        self._takes_states = takes_states
         self.is_state = observables is None
         self.result_size = 2 ** len(self._qubits) if observables is None else len(observables)
 
@@ -82,5 +94,6 @@ class CircuitProgram:
             self._observables or (),
             qubits=self._qubits,
             initial_state=self._initial_state,
+            initial_states=self._takes_states,
             dtype=self._dtype,
         )

@@ -218,8 +218,10 @@ class QfleetDevice(Device):
             if op is None:
                 raise DeviceError(f"{self.name} got a circuit that is not preprocessed")
             wanted = tuple(op.packed.roles[at] for at in circuit.trainable_params)
-            found = execution.pull_back(op, cotangent, wanted=wanted, release=release)
             is_torch = interface == Interface.TORCH
+            found = execution.pull_back(
+                op, cotangent, wanted=wanted, release=release, conjugate=not is_torch
+            )
             gradients = differentiable_once(found, op.packed.angles) if is_torch else found
             products.append(GradientTuple(gradients))
         return tuple(products)

@@ -1,8 +1,9 @@
 """Forward passes and vector-Jacobian products of packed tapes: one call of the core each.
 
-Arrays are NumPy arrays. The angles of a packed tape are parameters [P] and inputs [I] or [B, I].
-JAX's vmap calls with one more axis in front of any of them. Then every example has parameters of
-its own, and gradients are returned per example, as JAX expects.
+Arrays are NumPy arrays. The angles of a packed tape are parameters [P] and inputs [I] or [B, I],
+and its initial states [2**N] or [B, 2**N]. JAX's vmap calls with one more axis in front of any of
+them. Then every example has parameters of its own, and gradients are returned per example, as JAX
+expects.
 """
 
 import numpy as np
@@ -16,8 +17,8 @@ def evaluate(op: PackedCircuit, *, gradients: frozenset[str] = frozenset()) -> n
 
     Args:
         op: Its operation.
-        gradients: The roles ("parameters", "inputs") whose gradients will be wanted. The states
-            are then kept in the operation.
+        gradients: The roles ("parameters", "inputs", "states") whose gradients will be wanted. The
+            states of the forward pass are then kept in the operation.
 
     Returns:
         [..., K] float64 values, or [..., 2**N] complex128 states.
@@ -25,20 +26,29 @@ def evaluate(op: PackedCircuit, *, gradients: frozenset[str] = frozenset()) -> n
     packed = op.packed
     program = packed.program
     parameters, inputs = op.arrays()
-    if parameters.ndim > 1 or inputs.ndim > 2:
-        lead, aligned = _aligned(packed, parameters, inputs)
-        return _finish(_plain(program, _rows(aligned), None), program).reshape((*lead, -1))
+    states = op.initial_states()
+    if parameters.ndim > 1 or inputs.ndim > 2 or _is_mapped(packed, states):
+        lead, aligned, states = _aligned(packed, parameters, inputs, states)
+        return _finish(_plain(program, _rows(aligned), None, states), program).reshape((*lead, -1))
+    inputs, states = _with_batch(packed, inputs, states)
     if program.is_state or not gradients:
         packed.states = None
-        return _finish(_plain(program, inputs, parameters), program)
+        return _finish(_plain(program, inputs, parameters, states), program)
     by_inputs = "inputs" in gradients
-    values, residuals = program.batched.forward(inputs, parameters, input_gradients=by_inputs)
-    packed.states = States(parameters, inputs, by_inputs, residuals)
+    values, residuals = program.batched.forward(
+        inputs, parameters, input_gradients=by_inputs, initial_states=states
+    )
+    packed.states = States(parameters, inputs, states, by_inputs, residuals)
     return _finish(values, program)
 
 
 def pull_back(
-    op: PackedCircuit, upstream: np.ndarray, *, wanted: tuple[str, ...], release: bool
+    op: PackedCircuit,
+    upstream: np.ndarray,
+    *,
+    wanted: tuple[str, ...],
+    release: bool,
+    conjugate: bool = False,
 ) -> tuple[np.ndarray, ...]:
     """Compute the vector-Jacobian product of a packed tape.
 
@@ -47,31 +57,61 @@ def pull_back(
         upstream: The gradient by the results, of their shape.
         wanted: The roles whose gradients are wanted.
         release: True to free the states of the forward pass.
+        conjugate: True for gradients of complex states as dL/dRe - i dL/dIm, which Autograd and JAX
+            expect; Torch has the other sign.
 
     Returns:
         The gradients of the wanted roles, of the shapes of the operation's data.
     """
     packed = op.packed
     parameters, inputs = op.arrays()
+    states = op.initial_states()
     upstream = np.asarray(upstream)
-    if parameters.ndim > 1 or max(inputs.ndim, upstream.ndim) > 1 + (packed.batch is not None):
-        found = _pull_back_mapped(packed, parameters, inputs, upstream)
+    own = packed.batch is not None
+    if parameters.ndim > 1 or max(inputs.ndim, upstream.ndim) > 1 + own or _is_mapped(
+        packed, states
+    ):
+        found = _pull_back_mapped(packed, parameters, inputs, states, upstream)
     else:
-        found = _pull_back_batch(packed, parameters, inputs, upstream, "inputs" in wanted, release)
-    dtypes = {role: _real_dtype(value) for role, value in zip(packed.roles, op.data, strict=True)}
+        found = _pull_back_batch(packed, parameters, inputs, states, upstream, wanted, release)
+    by_states = found["states"]
+    if by_states is not None:
+        is_complex = np.iscomplexobj(states)
+        found["states"] = np.conj(by_states) if is_complex and conjugate else by_states
+        found["states"] = found["states"] if is_complex else by_states.real
+    dtypes = {role: _dtype(value) for role, value in zip(packed.roles, op.data, strict=True)}
     return tuple(np.asarray(found[role], dtypes[role]) for role in wanted)
 
 
-def _real_dtype(value: object) -> np.dtype:
+def _dtype(value: object) -> np.dtype:
     return np.dtype(str(getattr(value, "dtype", "float64")).removeprefix("torch."))
 
 
+def _is_mapped(packed: Packed, states: np.ndarray | None) -> bool:
+    """Return True if vmap added an axis to the initial states."""
+    return states is not None and states.ndim > 1 + packed.batched_states
+
+
+def _with_batch(
+    packed: Packed, inputs: np.ndarray, states: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return inputs and initial states of all examples."""
+    if states is None or packed.batch is None:
+        return inputs, states
+    if inputs.ndim == 1:  # there are none
+        inputs = np.zeros((packed.batch, 0))
+    return inputs, np.broadcast_to(states, (packed.batch, states.shape[-1]))
+
+
 def _plain(
-    program: CircuitProgram, inputs: np.ndarray, parameters: np.ndarray | None
+    program: CircuitProgram,
+    inputs: np.ndarray,
+    parameters: np.ndarray | None,
+    states: np.ndarray | None,
 ) -> np.ndarray:
     compiled = program.per_example if parameters is None else program.batched
     evaluate_ = compiled.state if program.is_state else compiled.expectation
-    return evaluate_(inputs, parameters)
+    return evaluate_(inputs, parameters, initial_states=states)
 
 
 def _finish(results: np.ndarray, program: CircuitProgram) -> np.ndarray:
@@ -80,9 +120,13 @@ def _finish(results: np.ndarray, program: CircuitProgram) -> np.ndarray:
 
 
 def _aligned(
-    packed: Packed, parameters: np.ndarray, inputs: np.ndarray, *upstream: np.ndarray
-) -> tuple[tuple[int, ...], list[np.ndarray]]:
-    """Return the leading axes, and the arrays with all of these.
+    packed: Packed,
+    parameters: np.ndarray,
+    inputs: np.ndarray,
+    states: np.ndarray | None,
+    *upstream: np.ndarray,
+) -> tuple[tuple[int, ...], list[np.ndarray], np.ndarray | None]:
+    """Return the leading axes, the arrays with all of these, and the initial states in rows.
 
     The axes that vmap added come first, then that of the tape's batch. Not every array has them.
     """
@@ -90,6 +134,8 @@ def _aligned(
     if not inputs.shape[-1]:
         inputs = np.zeros(0)
     with_own = [(parameters, 0), (inputs, min(own, inputs.ndim - 1)), *((u, own) for u in upstream)]
+    if states is not None:
+        with_own.append((states, int(packed.batched_states)))
     mapped = [one.ndim - 1 - axes for one, axes in with_own]
     shaped = [
         one.reshape(
@@ -98,7 +144,9 @@ def _aligned(
         for (one, axes), count in zip(with_own, mapped, strict=True)
     ]
     lead = np.broadcast_shapes(*(one.shape[:-1] for one in shaped))
-    return lead, [np.broadcast_to(one, (*lead, one.shape[-1])) for one in shaped]
+    aligned = [np.broadcast_to(one, (*lead, one.shape[-1])) for one in shaped]
+    rows = None if states is None else aligned.pop().reshape(-1, states.shape[-1])
+    return lead, aligned, rows
 
 
 def _rows(aligned: list[np.ndarray]) -> np.ndarray:
@@ -111,18 +159,22 @@ def _pull_back_batch(
     packed: Packed,
     parameters: np.ndarray,
     inputs: np.ndarray,
+    states: np.ndarray | None,
     upstream: np.ndarray,
-    by_inputs: bool,
+    wanted: tuple[str, ...],
     release: bool,
 ) -> dict[str, np.ndarray | None]:
     compiled = packed.program.batched
+    by_inputs = "inputs" in wanted
+    inputs, rows = _with_batch(packed, inputs, states)
+    by_states = {"initial_states": rows, "state_gradients": "states" in wanted}
     if packed.program.is_state:
         # PennyLane's gradients of complex numbers are the conjugates of the engine's.
-        gradients = compiled.state_vjp(inputs, parameters, np.conj(upstream))
+        gradients = compiled.state_vjp(inputs, parameters, np.conj(upstream), **by_states)
     else:
-        states, residuals = packed.states, None
-        if states is not None and states.fit(parameters, inputs, by_inputs):
-            residuals = states.residuals
+        kept, residuals = packed.states, None
+        if kept is not None and kept.fit(parameters, inputs, rows, by_inputs):
+            residuals = kept.residuals
         gradients = compiled.vjp(
             inputs,
             parameters,
@@ -130,27 +182,40 @@ def _pull_back_batch(
             residuals=residuals,
             input_gradients=by_inputs,
             overwrite_residuals=release and residuals is not None,
+            **by_states,
         )
         if release:
             packed.states = None
-    return {"parameters": gradients.parameters, "inputs": gradients.inputs}
+    found = gradients.initial_states
+    if found is not None and packed.batch is not None and not packed.batched_states:
+        found = found.sum(axis=0)
+    return {"parameters": gradients.parameters, "inputs": gradients.inputs, "states": found}
 
 
 def _pull_back_mapped(
-    packed: Packed, parameters: np.ndarray, inputs: np.ndarray, upstream: np.ndarray
+    packed: Packed,
+    parameters: np.ndarray,
+    inputs: np.ndarray,
+    states: np.ndarray | None,
+    upstream: np.ndarray,
 ) -> dict[str, np.ndarray | None]:
     """Return gradients per element of the axis that vmap added, which is the first."""
-    lead, (*angles, upstream) = _aligned(packed, parameters, inputs, upstream)
+    lead, (*angles, upstream), starts = _aligned(packed, parameters, inputs, states, upstream)
     width, rows = parameters.shape[-1], _rows(angles)
     flat = upstream.reshape(-1, upstream.shape[-1])
     compiled = packed.program.per_example
+    by_states = {"initial_states": starts, "state_gradients": starts is not None}
     if packed.program.is_state:
-        gradients = compiled.state_vjp(rows, None, np.conj(flat))
+        gradients = compiled.state_vjp(rows, None, np.conj(flat), **by_states)
     else:
-        gradients = compiled.vjp(rows, None, flat)
+        gradients = compiled.vjp(rows, None, flat, **by_states)
     assert gradients.inputs is not None
     found = gradients.inputs.reshape((*lead, -1))
-    by_parameters = found[..., :width]
+    by_parameters, from_states = found[..., :width], gradients.initial_states
+    if from_states is not None:
+        from_states = from_states.reshape((*lead, -1))
     if packed.batch is not None:  # parameters have no axis for the tape's own batch
         by_parameters = by_parameters.sum(axis=-2)
-    return {"parameters": by_parameters, "inputs": found[..., width:]}
+        if from_states is not None and not packed.batched_states:
+            from_states = from_states.sum(axis=-2)
+    return {"parameters": by_parameters, "inputs": found[..., width:], "states": from_states}

@@ -26,8 +26,9 @@ class Packed:
     Attributes:
         program: The program.
         batch: Size of the tape's own batch; None without one.
-        roles: Which of "parameters" and "inputs" the operation's data are.
+        roles: Which of "parameters", "inputs" and "states" the operation's data are.
         angles: The operation's data as the tape had them, which PennyLane converts to NumPy.
+        batched_states: If the initial states have the tape's batch.
         states: The states of the last forward pass, for the gradient.
     """
 
@@ -35,6 +36,7 @@ class Packed:
     batch: int | None
     roles: tuple[str, ...]
     angles: tuple[TensorLike, ...] = ()
+    batched_states: bool = False
     states: States | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Packed":
@@ -45,7 +47,10 @@ class Packed:
 
 
 class PackedCircuit(Operation):
-    """All operations of a tape. Its data are the stacked angles [P], and [I] or [B, I]."""
+    """All operations of a tape.
+
+    Its data are the stacked angles [P], and [I] or [B, I]; and initial states [2**N] or [B, 2**N].
+    """
 
     num_wires = None
     grad_method = None
@@ -73,10 +78,17 @@ class PackedCircuit(Operation):
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the parameters [..., P] and the inputs [..., I] as float64 arrays."""
         found = {
-            role: interfaces.real_numbers(value)
-            for role, value in zip(self.packed.roles, map(_to_numpy, self.data), strict=True)
+            role: interfaces.real_numbers(_to_numpy(value))
+            for role, value in zip(self.packed.roles, self.data, strict=True)
+            if role != "states"
         }
         return found.get("parameters", _EMPTY), found.get("inputs", _EMPTY)
+
+    def initial_states(self) -> np.ndarray | None:
+        """Return the initial states [..., 2**N]; None for a program that takes none."""
+        if "states" not in self.packed.roles:
+            return None
+        return np.asarray(_to_numpy(self.data[-1]))
 
 
 _EMPTY = np.zeros(0)

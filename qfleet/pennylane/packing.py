@@ -25,7 +25,8 @@ from qfleet.pennylane.structure import Structure
 Angle: TypeAlias = sympy.Symbol | np.ndarray
 """A symbol, or the array of symbols of a tensor."""
 
-CachedProgram = tuple[CircuitProgram, Wires]
+CachedProgram = tuple[CircuitProgram, Wires, list[Hashable]]
+"""A program, the wires of its tapes, and the same in the order of the bits of its states."""
 
 ResultT = TypeVar("ResultT")
 
@@ -63,9 +64,13 @@ class Packer:
         if cached is None:
             cached = self._lower(tape, found, readouts, positions)
             self._programs[key] = cached
-        program, wires = cached
+        program, wires, ordered = cached
         roles, data = _stack(found)
-        packed = Packed(program, found.batch, roles, tuple(data))
+        preparation = found.preparation
+        if preparation is not None:
+            roles, data = (*roles, "states"), [*data, structure.state_rows(preparation, ordered)]
+        has_rows = preparation is not None and preparation.batch_size is not None
+        packed = Packed(program, found.batch, roles, tuple(data), batched_states=has_rows)
         with qml.QueuingManager.stop_recording():
             circuit = PackedCircuit(*data, wires=wires, packed=packed)
             result = PackedResult(program, wires)
@@ -118,14 +123,15 @@ class Packer:
         qubits = {wire: cirq.LineQubit(at) for wire, at in order.items()}
         names = _names(found)
         operations = list(tape.operations)
-        initial_state = None
-        if operations and structure.is_native_preparation(operations[0]):
-            by_position = sorted(order, key=order.__getitem__)
-            initial_state = structure.initial_state(operations[0], by_position)
+        by_position = sorted(order, key=order.__getitem__)
+        initial_state, preparation = None, found.preparation
+        if preparation is None and operations and structure.is_native_preparation(operations[0]):
+            preparation = operations[0]
+            initial_state = structure.initial_state(preparation, by_position)
         factors = [
             factor
             for op, data in _symbolic(operations, found, names)
-            if not (op is operations[0] and initial_state is not None)
+            if op is not preparation
             for factor in gates.lower(op, data, qubits)
         ]
         flat = [
@@ -142,9 +148,10 @@ class Packer:
             else list(observables.pauli_sums(readouts.observables, qubits)),
             qubits=sorted(qubits.values()),
             initial_state=initial_state,
+            takes_states=found.preparation is not None,
             dtype=self._dtype,
         )
-        return program, Wires(wires)
+        return program, Wires(wires), by_position
 
 
 def _validated_key(tape: QuantumScript, found: Structure) -> Hashable:

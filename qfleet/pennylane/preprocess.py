@@ -49,7 +49,8 @@ def prepare(
     Raises:
         DeviceError: An operation or a measurement is not supported.
         WireError: The tape has a wire that the device lacks.
-        QuantumFunctionError: An initial state, or the matrix of several wires, is differentiated.
+        QuantumFunctionError: A state that is not prepared first, or the matrix of several wires, is
+            differentiated.
         ValueError: The batch sizes of two operations differ.
     """
     found = structure.read(tape)
@@ -72,9 +73,14 @@ def prepare(
 def _without_trained_states(tape: QuantumScript) -> QuantumScript:
     """Reject states and matrices that are differentiated: their angles have no derivative at 0.
 
+    The states of a first operation are differentiated as they are.
+
     JAX reveals under jax.jit what is differentiated only when it differentiates it.
     """
-    operations = [_not_trained(op) for op in tape.operations]
+    operations = [
+        op if at == 0 and structure.is_native_preparation(op) else _not_trained(op)
+        for at, op in enumerate(tape.operations)
+    ]
     if all(map(operator.is_, operations, tape.operations)):
         return tape
     return tape.copy(operations=operations)

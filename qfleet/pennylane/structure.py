@@ -48,6 +48,7 @@ class Structure:
         shapes: Shape of each per example; None for scalars.
         places: Index into `angles` for each parameter of each operation.
         batch: Size of the batch; None without one.
+        preparation: The first operation, if its states are no constant of the program.
     """
 
     key: list[object] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Structure:
     shapes: list[tuple[int, ...] | None] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     batch: int | None = None
+    preparation: Operator | None = None
     _seen: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self, angle: TensorLike, dimensions: int, op: Operator) -> None:
@@ -94,6 +96,20 @@ class Structure:
             self.key.append((batched, shape))
         self.places.append(at)
         self.key.append(at)
+
+    def prepare(self, op: Operator) -> None:
+        """Add a first operation that prepares states, one per example or one for all.
+
+        Args:
+            op: The operation.
+
+        Raises:
+            ValueError: As for `add`.
+        """
+        if op.batch_size is not None:
+            self._check_batch(op.batch_size, op)
+        self.preparation = op
+        self.key += (type(op), op.wires.labels, op.batch_size is not None)
 
     @cached_property
     def frozen_key(self) -> tuple[object, ...]:
@@ -136,6 +152,8 @@ def read(tape: QuantumScript) -> Structure | None:
             key.append(op.wires.labels)
             for angle in op.data:
                 add(angle, 0, op)
+        elif index == 0 and _varies(op):
+            structure.prepare(op)
         elif (rest := _describe(op, first=index == 0)) is not None:
             key.append(rest)
             key.append(op.wires.labels)
@@ -161,7 +179,15 @@ def is_native_preparation(op: Operator) -> bool:
     Args:
         op: The operation.
     """
-    return isinstance(op, _PREPARATIONS) and _describe(op, first=True) is not None
+    is_preparation = isinstance(op, _PREPARATIONS)
+    return is_preparation and (_varies(op) or _describe(op, first=True) is not None)
+
+
+def _varies(op: Operator) -> bool:
+    """Return True if an operation prepares states that each call passes to the program."""
+    if not isinstance(op, _PREPARATIONS) or hasattr(op.data[0], "toarray"):  # a sparse matrix
+        return False
+    return op.batch_size is not None or not interfaces.is_constant(op.data[0])
 
 
 def angles_of(op: Operator) -> tuple[TensorLike, ...]:
@@ -222,6 +248,20 @@ def initial_state(op: Operator, wires: list[Hashable]) -> np.ndarray:
     """
     state = qml.math.to_numpy(op.state_vector(wire_order=wires))
     return np.asarray(state, np.complex128).reshape(-1)
+
+
+def state_rows(op: Operator, wires: list[Hashable]) -> TensorLike:
+    """Return the states [2**N], or [B, 2**N], that a preparation passes to a program.
+
+    They are a NumPy array unless they are differentiated.
+
+    Args:
+        op: The first operation of a tape.
+        wires: All N wires; the first is the most significant bit.
+    """
+    lead = () if op.batch_size is None else (op.batch_size,)
+    states = qml.math.reshape(op.state_vector(wire_order=wires), (*lead, -1))
+    return qml.math.to_numpy(states) if interfaces.is_constant(states) else states
 
 
 def wires_of(tape: QuantumScript) -> Iterator[Any]:

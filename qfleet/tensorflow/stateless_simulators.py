@@ -30,7 +30,7 @@ class StatelessSimulator(EngineSimulator):
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits, self.readouts = program.qubits, program.readouts
         self.dtype = REAL_DTYPES[dtype]
-        devices.warn_once(program.method, devices.resolve(None))
+        devices.warn_once(f"the method {program.method}", devices.resolve(None))
         self.require_memory(1)
         self._load(program.serialized(dtype))
 

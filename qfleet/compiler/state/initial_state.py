@@ -11,23 +11,29 @@ from qfleet.errors import CircuitError
 MAX_NORM_ERROR = 1e-4  # of an initial state, which may be given in complex64
 
 
-def checked_initial_state(
-    state: np.ndarray, qubits: Sequence[cirq.Qid], unlisted: Set[cirq.Qid]
-) -> np.ndarray:
+def check_all_listed(unlisted: Set[cirq.Qid]) -> None:
+    """Check that there are no qubits that are simulated and have no amplitudes.
+
+    Raises:
+        CircuitError: There are such qubits.
+    """
+    if unlisted:
+        raise CircuitError(
+            f"the initial state has no qubit {min(unlisted)}, which an observable reads: add it to"
+            " the circuit"
+        )
+
+
+def checked_initial_state(state: np.ndarray, qubits: Sequence[cirq.Qid]) -> np.ndarray:
     """Return an initial state as complex128.
 
     Args:
         state: [2**N] amplitudes; the first qubit is the most significant bit.
         qubits: The N qubits.
-        unlisted: Qubits that are simulated and have no amplitudes.
 
     Raises:
-        CircuitError: There are such qubits, or the state has another size or norm.
+        CircuitError: The state has another size or norm.
     """
-    if unlisted:
-        raise CircuitError(
-            f"initial_state has no qubit {min(unlisted)}, which an observable reads: add it"
-        )
     state = np.asarray(state, np.complex128)
     if state.shape != (2 ** len(qubits),):
         raise CircuitError(

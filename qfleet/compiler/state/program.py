@@ -23,7 +23,11 @@ from qfleet.compiler.circuit.symbols import check_factor_symbols, check_symbols
 from qfleet.compiler.state import cache_blocking, heisenberg, kernel_fusion
 from qfleet.compiler.state.cache_blocking import BlockingPlan
 from qfleet.compiler.state.cost import tile_work
-from qfleet.compiler.state.initial_state import checked_initial_state, simulate_prefix
+from qfleet.compiler.state.initial_state import (
+    check_all_listed,
+    checked_initial_state,
+    simulate_prefix,
+)
 from qfleet.compiler.state.program_writer import ProgramWriter
 from qfleet.errors import CircuitError
 
@@ -60,12 +64,15 @@ class Program(AnyProgram):
         initial: [2**N] complex128 state after all gates before the first symbol; None is |0...0>.
         blocks: First applied first.
         terms: The Pauli strings of the readouts.
+        takes_states: If each example starts at a state that the caller passes; then `initial` is
+            None.
     """
 
     initial: np.ndarray | None
     blocks: tuple[FusedBlock, ...]
     terms: PauliTerms
     subspace: bool = True
+    takes_states: bool = False
 
     method = "state_vector"
     kind = "state vectors"
@@ -84,7 +91,14 @@ class Program(AnyProgram):
         """Return the program in the form that the engine takes; see `AnyProgram`."""
         plan, prefix = self.plan_blocks(dtype)
         width = len(self.qubits)
-        writer = ProgramWriter(self.inputs, self.terms, plan, prefix=prefix, initial=self.initial)
+        writer = ProgramWriter(
+            *(self.inputs, self.terms, plan),
+            prefix=prefix,
+            initial=self.initial,
+            takes_states=self.takes_states,
+            # Gradients by the caller's states need all of them uncomputed.
+            gradient_before=(self.takes_states, self.takes_states),
+        )
         written = writer.program([width - 1 - position for position in plan.order])
         return SerializedStateProgram(**vars(written), plan=plan, prefix=prefix)
 
@@ -99,7 +113,7 @@ class Program(AnyProgram):
             [self.blocks[:prefix], self.blocks[prefix:]],
             len(self.qubits),
             cache_blocking.CACHE_BLOCK_QUBITS[dtype],
-            from_zero=self.initial is None,
+            from_zero=self.initial is None and not self.takes_states,
         )
         return plan, prefix
 
@@ -134,6 +148,8 @@ class Program(AnyProgram):
         ]
         if self.initial is not None:
             lines.append("initial state: precomputed, includes all gates before the first symbol")
+        if self.takes_states:
+            lines.append("initial states: one per example, from the caller")
         lines += [f"  {describe_block(block, self.qubits)}" for block in self.blocks]
         if self.readouts:
             lines.append(f"reads {len(self.terms.strings)} Pauli strings")
@@ -206,6 +222,7 @@ def compile_factors(
     qubits: Sequence[cirq.Qid],
     target: Target = "native",
     initial_state: np.ndarray | None = None,
+    takes_states: bool = False,
 ) -> Program:
     """Compile a product of factors.
 
@@ -221,6 +238,7 @@ def compile_factors(
             a readout depends on.
         initial_state: [2**len(qubits)] state before the first factor; the first qubit is the most
             significant bit. |0...0> unless given. With an initial state, all qubits are simulated.
+        takes_states: If the caller passes a state for each example instead.
 
     Returns:
         The program; its first gate count is the number of factors.
@@ -237,18 +255,20 @@ def compile_factors(
             raise CircuitError("the circuit has no qubits: there is no state to simulate")
     kept = light_cone(factors, measured)
     ordered = ordered_qubits(kept, measured, qubits)
-    if initial_state is not None:
-        unlisted = frozenset(ordered).difference(qubits)
-        initial_state = checked_initial_state(initial_state, qubits, unlisted)
+    if initial_state is not None or takes_states:
+        check_all_listed(frozenset(ordered).difference(qubits))
         ordered = tuple(qubits)
+    if initial_state is not None:
+        initial_state = checked_initial_state(initial_state, qubits)
     position = {qubit: at for at, qubit in enumerate(ordered)}
     parts = [f.on(tuple(position[q] for q in f.qubits)) for f in kept]
     terms = observables.collect(sums, position)
     if target == "native" and sums:
         parts, terms = heisenberg.absorb_gates(parts, terms)
-        if initial_state is None:
+        if initial_state is None and not takes_states:
             parts, terms, ordered = _drop_idle_qubits(parts, terms, ordered)
-    initial, rest = simulate_prefix(parts, len(ordered), PREFIX_QUBITS[target], initial_state)
+    widest = 0 if takes_states else PREFIX_QUBITS[target]
+    initial, rest = simulate_prefix(parts, len(ordered), widest, initial_state)
     return Program(
         tuple(inputs),
         tuple(parameters),
@@ -257,6 +277,7 @@ def compile_factors(
         initial,
         tuple(kernel_fusion.fuse_for_kernel(rest, frozenset(inputs))),
         terms,
+        takes_states=takes_states,
     )
 
 

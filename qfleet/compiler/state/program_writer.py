@@ -24,6 +24,7 @@ class ProgramWriter(Writer):
         plan: The order of the qubits, the blocks and the cache blocks.
         prefix: Number of blocks before the first symbol.
         initial: As of `Program`.
+        takes_states: As of `Program`.
         extra_blocks: Blocks whose exponents are listed too, so that several programs share one
             list of exponents.
         gradient_before: If gradients are needed before the first block: by trained symbols only,
@@ -41,6 +42,7 @@ class ProgramWriter(Writer):
         *,
         prefix: int = 0,
         initial: np.ndarray | None = None,
+        takes_states: bool = False,
         extra_blocks: Iterable[FusedBlock] = (),
         gradient_before: tuple[bool, bool] = (False, False),
     ) -> None:
@@ -60,7 +62,7 @@ class ProgramWriter(Writer):
         groups, weights = pauli_groups(terms, self._bit)
         ints += [*groups, len(terms.offsets)]
         self._reals += [*weights, *terms.offsets]
-        ints.append(int(initial is not None))
+        ints.append(2 if takes_states else int(initial is not None))
         if initial is not None:
             # From Cirq's bit order, the first qubit highest, to the plan's.
             axes = initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])

@@ -16,7 +16,7 @@ constexpr int64_t kSampledBytes = int64_t{64} << 20;
 template <class T>
 Evaluation<T> MakeEvaluation(StateVectorEngine<T>* engine, const Program& program,
                              const qfleet_batch* batch) {
-  return Evaluation<T>(engine, program, MakeBatch(program, batch));
+  return Evaluation<T>(engine, program, MakeBatch<T>(program, batch));
 }
 
 // The same choices for an engine that keeps no states.
@@ -46,7 +46,7 @@ struct StatelessEvaluation {
 template <class T>
 StatelessEvaluation<T> MakeEvaluation(const StatelessEngine<T>* engine, const ProgramSizes& program,
                                       const qfleet_batch* batch) {
-  return {engine, program, MakeBatch(program, batch)};
+  return {engine, program, MakeBatch<T>(program, batch)};
 }
 
 // Checks the buffers of gradients by shared and by per-example exponents.
@@ -87,23 +87,6 @@ void HessianVectorProduct(StatelessEngine<T>* engine, const ProgramSizes& progra
                                per_example_results);
 }
 
-// Checks a permutation of the bits of a state's index.
-const int64_t* CheckedOrder(const Program& program, const int64_t* order, int64_t count) {
-  CheckBuffer("order", order, count, program.qubits, sizeof(int64_t));
-  std::vector<bool> seen(program.qubits);
-  for (int64_t i = 0; i < count; ++i) {
-    if (order[i] < 0 || order[i] >= program.qubits || seen[order[i]])
-      throw std::invalid_argument("order must be a permutation of 0 to " +
-                                  std::to_string(program.qubits - 1));
-    seen[order[i]] = true;
-  }
-  return order;
-}
-
-int64_t StateReals(const Program& program, int64_t size) {
-  return Product(size, int64_t{2} << program.qubits);
-}
-
 template <class T>
 void SampleBatch(StateVectorEngine<T>* engine, const Program& program, Batch batch,
                  const int64_t* order, int64_t shots, uint64_t seed, int64_t* samples) {
@@ -117,9 +100,11 @@ void SampleBatch(StateVectorEngine<T>* engine, const Program& program, Batch bat
   batch.max_lane_qubits = Log2(kMaxLanes);
   std::vector<T> states(at_once * reals);
   const double* per_example = batch.per_example;
+  const T* initial_states = static_cast<const T*>(batch.initial_states);
   for (int64_t first = 0; first < size; first += at_once) {
     batch.size = std::min(at_once, size - first);
     batch.per_example = per_example + first * program.per_example;
+    if (initial_states) batch.initial_states = initial_states + first * reals;
     engine->State(batch, order, states.data());
     for (int64_t b = 0; b < batch.size; ++b)
       SampleState(states.data() + b * reals, amplitudes, seed, first + b, shots, batch.parallel,
@@ -192,7 +177,7 @@ qfleet_status qfleet_value_and_gradient(qfleet_program program, const qfleet_bat
     RequireWorkspace(evaluation, loaded);
     if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>)
       if (DeviceEngine* device = engine->device())
-        return device->ValuesAndGradient(MakeBatch(loaded, batch), in, out, shared_gradients,
+        return device->ValuesAndGradient(MakeBatch<T>(loaded, batch), in, out, shared_gradients,
                                          per_example_gradients);
     AlignedArray<T> kept(evaluation.KeptReals());
     evaluation.Expectation(out, kept.data(), kept.size());
@@ -211,7 +196,7 @@ qfleet_status qfleet_expectation_hvp(qfleet_program program, const qfleet_batch*
                                      int64_t per_example_result_count) {
   return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
     using T = RealOf<decltype(engine)>;
-    Batch checked = MakeBatch(loaded, batch);
+    Batch checked = MakeBatch<T>(loaded, batch);
     const int64_t values = Product(checked.size, loaded.readouts);
     const int64_t exponents = Product(checked.size, loaded.per_example);
     CheckBuffer("shared_tangents", shared_tangents, shared_tangent_count, loaded.shared,
@@ -238,8 +223,8 @@ qfleet_status qfleet_state(qfleet_program program, const qfleet_batch* batch, co
                            int64_t order_count, void* states, int64_t state_count) {
   return WithStateEngine(__func__, program, [&](auto* engine, const Program& loaded) {
     using T = RealOf<decltype(engine)>;
-    const Batch checked = MakeBatch(loaded, batch);
-    CheckedOrder(loaded, order, order_count);
+    const Batch checked = MakeBatch<T>(loaded, batch);
+    CheckedOrder("order", loaded, order, order_count);
     T* out = Checked<T>("states", states, state_count, StateReals(loaded, checked.size));
     engine->State(checked, order, out);
   });
@@ -253,8 +238,8 @@ qfleet_status qfleet_state_gradient(qfleet_program program, const qfleet_batch* 
                                     int64_t per_example_gradient_count) {
   return WithStateEngine(__func__, program, [&](auto* engine, const Program& loaded) {
     using T = RealOf<decltype(engine)>;
-    const Batch checked = MakeBatch(loaded, batch);
-    CheckedOrder(loaded, order, order_count);
+    const Batch checked = MakeBatch<T>(loaded, batch);
+    CheckedOrder("order", loaded, order, order_count);
     const int64_t reals = StateReals(loaded, checked.size);
     const T* from = Checked<T>("states", states, state_count, reals);
     const T* in = Checked<T>("upstream", upstream, upstream_count, reals);
@@ -275,8 +260,8 @@ qfleet_status qfleet_sample(qfleet_program program, const qfleet_batch* batch, c
                             int64_t sample_count) {
   return WithStateEngine(__func__, program, [&](auto* engine, const Program& loaded) {
     using T = RealOf<decltype(engine)>;
-    const Batch checked = MakeBatch(loaded, batch);
-    CheckedOrder(loaded, order, order_count);
+    const Batch checked = MakeBatch<T>(loaded, batch);
+    CheckedOrder("order", loaded, order, order_count);
     if (shots < 0) throw std::invalid_argument("shots must not be negative");
     CheckBuffer("samples", samples, sample_count, Product(checked.size, shots), sizeof(int64_t));
     if (sample_count == 0) return;

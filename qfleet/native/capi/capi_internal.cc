@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
+#include <vector>
 
 #include "capi/evaluation.h"
 #include "cpu/thread_pool.h"
@@ -44,6 +45,48 @@ void RequireFinite(const char* name, const double* values, int64_t count) {
                                   std::to_string(i) + " is " + std::to_string(values[i]));
 }
 
+constexpr double kMaxNormError = 1e-4;  // of an initial state, which may be in single precision
+
+// Four sums, which the compiler computes side by side.
+template <class T>
+double NormOf(const T* state, int64_t reals) {
+  double sums[4] = {};
+  for (int64_t i = 0; i < reals; i += 4)
+    for (int64_t j = 0; j < 4 && i + j < reals; ++j)
+      sums[j] += static_cast<double>(state[i + j]) * static_cast<double>(state[i + j]);
+  return std::sqrt(sums[0] + sums[1] + sums[2] + sums[3]);
+}
+
+template <class T>
+void SetInitialStates(const ProgramSizes& program, const qfleet_batch& batch, Batch* made) {
+  if (!program.takes_states) {
+    if (batch.initial_states || batch.initial_state_count || batch.initial_gradients ||
+        batch.initial_gradient_count)
+      throw std::invalid_argument(
+          "batch.initial_states must be null: the program has an initial state of its own");
+    return;
+  }
+  const int64_t reals = StateReals(program, batch.size);
+  const T* states = Checked<T>("batch.initial_states", batch.initial_states,
+                               batch.initial_state_count, reals);
+  CheckOptional("batch.initial_gradients", batch.initial_gradients, batch.initial_gradient_count,
+                reals, sizeof(T));
+  made->initial_states = states;
+  made->initial_gradients = batch.initial_gradients;
+  made->initial_order = CheckedOrder("batch.initial_order", program, batch.initial_order,
+                                     batch.initial_order_count);
+  made->allow_subspace = false;
+  if (!batch.check_finite) return;
+  const int64_t width = int64_t{2} << program.qubits;
+  made->parallel(batch.size, width, [&](int64_t b) {
+    const double norm = NormOf(states + b * width, width);
+    if (!(std::abs(norm - 1) < kMaxNormError))
+      throw std::invalid_argument("batch.initial_states: state " + std::to_string(b) +
+                                  " has the norm " + std::to_string(norm) +
+                                  ", which must be 1, to 0.0001");
+  });
+}
+
 }  // namespace
 
 OutOfMemory::OutOfMemory(int32_t qubits) noexcept {
@@ -79,6 +122,24 @@ void CheckOptional(const char* name, const void* data, int64_t count, int64_t ex
   CheckBuffer(name, data, count, data ? expected : 0, type_bytes);
 }
 
+const int64_t* CheckedOrder(const char* name, const ProgramSizes& program, const int64_t* order,
+                            int64_t count) {
+  CheckBuffer(name, order, count, program.qubits, sizeof(int64_t));
+  std::vector<bool> seen(program.qubits);
+  for (int64_t i = 0; i < count; ++i) {
+    if (order[i] < 0 || order[i] >= program.qubits || seen[order[i]])
+      throw std::invalid_argument(std::string(name) + " must be a permutation of 0 to " +
+                                  std::to_string(program.qubits - 1));
+    seen[order[i]] = true;
+  }
+  return order;
+}
+
+int64_t StateReals(const ProgramSizes& program, int64_t size) {
+  return Product(size, int64_t{2} << program.qubits);
+}
+
+template <class T>
 Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch) {
   if (!batch) throw std::invalid_argument("batch must not be null");
   if (batch->size < 0 || batch->size > kMaxBatchSize)
@@ -114,8 +175,12 @@ Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch) {
       ThreadPool::Get().Run(count, cost, GuardedLoop::RunIndex, &loop);
     if (loop.error) std::rethrow_exception(loop.error);
   };
+  SetInitialStates<T>(program, *batch, &made);
   return made;
 }
+
+template Batch MakeBatch<float>(const ProgramSizes& program, const qfleet_batch* batch);
+template Batch MakeBatch<double>(const ProgramSizes& program, const qfleet_batch* batch);
 
 void RequireMemory(int64_t bytes, int32_t qubits) {
   static const int64_t physical =

@@ -125,7 +125,15 @@ const T* Checked(const char* name, const void* data, int64_t count, int64_t expe
 void CheckOptional(const char* name, const void* data, int64_t count, int64_t expected,
                    int64_t type_bytes = sizeof(double));
 
-// Checks a batch and its executor, which must outlive the result.
+// Checks a permutation of the bits of a state's index; returns it.
+const int64_t* CheckedOrder(const char* name, const ProgramSizes& program, const int64_t* order,
+                            int64_t count);
+
+// The number of reals in the states of some examples.
+int64_t StateReals(const ProgramSizes& program, int64_t size);
+
+// Checks a batch and its executor, which must outlive the result, for reals of T.
+template <class T>
 Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch);
 
 // Throws OutOfMemory if the machine has less memory than this.

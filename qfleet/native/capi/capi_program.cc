@@ -36,6 +36,8 @@ LoadedProgram Load(const std::string& bytes, const Place& place) {
     return std::make_unique<TrajectoryEngine<T>>(std::make_shared<TrajectoryProgram>(bytes),
                                                  kernels);
   auto engine = std::make_unique<StateVectorEngine<T>>(std::make_shared<Program>(bytes), kernels);
+  if (place.library && engine->program().takes_states)
+    throw std::invalid_argument("programs that take states run on the CPU only");
   if (place.library)
     engine->UseDevice(
         std::make_unique<DeviceEngine>(place.library, place.device, engine->program(), sizeof(T)));
@@ -132,6 +134,7 @@ qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_inf
     info->shared = found.shared;
     info->per_example = found.per_example;
     info->readouts = found.readouts;
+    info->takes_states = found.takes_states;
     info->real_bytes = std::visit(
         [](const auto& engine) { return sizeof(RealOf<decltype(engine.get())>); }, *loaded);
   });

@@ -1,18 +1,15 @@
 #include "capi/capi_shard.h"
 
 namespace qfleet {
-namespace {
 
-const qfleet_shard& Required(const qfleet_shard* shard) {
+const qfleet_shard& Shard::Required(const qfleet_shard* shard) {
   if (!shard) throw std::invalid_argument("shard must not be null");
   return *shard;
 }
 
-}  // namespace
-
-Shard::Shard(const Program& program_, const qfleet_shard* shard)
-    : program(program_), batch(MakeBatch(program_, Required(shard).batch)) {
-  if (program.prefix != 0 || !program.initial.empty())
+Shard::Shard(const Program& program_, const qfleet_shard* shard, const Batch& made)
+    : program(program_), batch(made) {
+  if (program.prefix != 0 || program.takes_states || !program.initial.empty())
     throw std::invalid_argument(
         "the program of a state shard must not have a prefix or an initial state");
   if (shard->batch->allow_subspace)

@@ -28,6 +28,11 @@ struct Batch {
   const double* seeds = nullptr;
   const std::vector<int64_t>* seed_bits = nullptr;
   double* seed_gradients = nullptr;  // output like `seeds`: dL/dRe and dL/dIm
+  // For a program that takes states: the initial amplitudes [size][2**N] (re, im), reals of the
+  // engine. Bit i of the program's index is bit initial_order[i] of theirs.
+  const void* initial_states = nullptr;
+  const int64_t* initial_order = nullptr;
+  void* initial_gradients = nullptr;  // output like `initial_states`: dL/dRe and dL/dIm
   int32_t max_lane_qubits = kAnyLaneQubits;
   int64_t memory_limit = 0;     // most bytes of states kept for a later pass
   bool allow_subspace = false;  // examples may share work: no gradients of per-example exponents

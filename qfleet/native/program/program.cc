@@ -106,7 +106,10 @@ Program::Program(const std::string& serialized) {
   readouts = in.Count();
   weights = in.Reals(string_count * readouts);
   offsets = in.Reals(readouts);
-  if (in.Int(0, 1)) initial = in.Reals(int64_t{2} << qubits);
+  const int64_t start = in.Int(0, 2);
+  if (start == 1) initial = in.Reals(int64_t{2} << qubits);
+  takes_states = start == 2;
+  if (takes_states && prefix) throw Corrupt();
   in.End();
 }
 

@@ -130,6 +130,8 @@ void StateVectorEngine<T>::Evolve(const Call& call, int64_t tile, const Parallel
   const Program& program = *program_;
   if (call.batch->seeds) {
     ScatterSeed(call, tile, psi);
+  } else if (call.batch->initial_states) {
+    LoadStates(call, tile, parallel, psi);
   } else if (call.prefix) {
     const T* from = call.prefix->data;
     ForEachRange(parallel, call.layout.tile_reals, 1, [&](int64_t, int64_t first, int64_t to) {
@@ -150,6 +152,35 @@ void StateVectorEngine<T>::Evolve(const Call& call, int64_t tile, const Parallel
       std::fill(dpsi + first, dpsi + to, T{0});
     });
   if (tile >= 0) Forward(call, tile, parallel, psi, dpsi);
+}
+
+template <class T>
+void StateVectorEngine<T>::LoadStates(const Call& call, int64_t tile, const Parallel& parallel,
+                                      T* psi) {
+  const BitPermutation permutation(call.batch->initial_order, program_->qubits);
+  const T* states = static_cast<const T*>(call.batch->initial_states);
+  const int32_t lanes = kernels_.lanes;
+  if (call.present(tile) < call.layout.samples)
+    std::fill_n(psi, call.layout.tile_reals, T{0});  // lanes without an example
+  ForEachAmplitude(call.layout, lanes, tile, call.present(tile), permutation, parallel,
+                   [&](int64_t real, int64_t amplitude) {
+                     psi[real] = states[2 * amplitude];
+                     psi[real + lanes] = states[2 * amplitude + 1];
+                   });
+}
+
+// dL = 2 Re <lambda|d psi>.
+template <class T>
+void StateVectorEngine<T>::StoreStateGradients(const Call& call, int64_t tile,
+                                               const Parallel& parallel, const T* lambda) {
+  const BitPermutation permutation(call.batch->initial_order, program_->qubits);
+  T* gradients = static_cast<T*>(call.batch->initial_gradients);
+  const int32_t lanes = kernels_.lanes;
+  ForEachAmplitude(call.layout, lanes, tile, call.present(tile), permutation, parallel,
+                   [&](int64_t real, int64_t amplitude) {
+                     gradients[2 * amplitude] = 2 * lambda[real];
+                     gradients[2 * amplitude + 1] = 2 * lambda[real + lanes];
+                   });
 }
 
 template <class T>

@@ -186,6 +186,11 @@ class StateVectorEngine {
                        bool want_per_example, std::vector<std::vector<double>>* sequence_sums,
                        double* shared_gradients, double* per_example_gradients);
 
+  // The caller's initial states, and their gradients.
+  void LoadStates(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  void StoreStateGradients(const Call& call, int64_t tile, const Parallel& parallel,
+                           const T* lambda);
+
   // The amplitudes of batch.seeds, scattered into an otherwise empty state; and their gradient.
   void ScatterSeed(const Call& call, int64_t tile, T* psi);
   void GatherSeedGradient(const Call& call, int64_t tile, const T* lambda);

@@ -13,6 +13,7 @@ void StateVectorEngine<T>::HessianVectorProduct(const Batch& batch, const T* ups
     return device_->HessianVectorProduct(batch, upstream, value_tangents, shared_results,
                                          want_per_example ? per_example_results : nullptr);
   Batch direction = batch;
+  direction.initial_gradients = nullptr;
   const std::vector<double> zeros(program_->shared + 1);
   if (!direction.shared_tangents) direction.shared_tangents = zeros.data();
   AdjointOverTiles(

@@ -134,6 +134,7 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
     AdjointBackward(call, tile, parallel, states, want_per_example, &sequence_sums[tile],
                     shared[tile].data(), per_example_gradients);
     if (batch.seed_gradients) GatherSeedGradient(call, tile, states.lambda);
+    if (batch.initial_gradients) StoreStateGradients(call, tile, parallel, states.lambda);
     for (std::unique_ptr<Buffer>& buffer : own) ReleaseBuffer(std::move(buffer));
   });
   for (int64_t tile = 0; tile < call.layout.tiles; ++tile) {

@@ -94,6 +94,8 @@ Batch HeisenbergEngine<T>::TailBatch(const Batch& batch) const {
   tail.seeds = basis_.data();
   tail.seed_bits = &tail_bits_;
   tail.seed_gradients = nullptr;
+  tail.initial_states = nullptr;
+  tail.initial_gradients = nullptr;
   return tail;
 }
 

@@ -46,7 +46,7 @@ void AddWindow(const QubitWindow& source, size_t w, const std::vector<int32_t>& 
 std::vector<int32_t> ActiveBits(const Program& program, Region region) {
   const size_t count = program.blocks.size();
   std::vector<int32_t> active(count, program.qubits);
-  if (region == Region::kAll || !program.initial.empty()) return active;
+  if (region == Region::kAll || program.takes_states || !program.initial.empty()) return active;
   const auto used = [&](size_t b) {
     const Block& block = program.blocks[b];
     return static_cast<int32_t>(*std::max_element(block.bits, block.bits + block.qubits)) + 1;
