@@ -15,7 +15,7 @@ from qfleet.torch import evaluation, ops
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def is_plain(*tensors: Tensor) -> bool:
+def is_plain(*tensors: Tensor | None) -> bool:
     """Return True if only autograd needs to see an operation on tensors.
 
     Others that may are torch.compile, torch.export, torch.func, fake tensors, and further modes
@@ -25,7 +25,7 @@ def is_plain(*tensors: Tensor) -> bool:
         tensors: Arguments of the operation.
     """
     return (
-        all(type(tensor) in _PLAIN for tensor in tensors)
+        all(tensor is None or type(tensor) in _PLAIN for tensor in tensors)
         and not torch.compiler.is_compiling()
         and not torch._C._len_torch_dispatch_stack()
         and not torch._C._are_functorch_transforms_active()
@@ -34,7 +34,11 @@ def is_plain(*tensors: Tensor) -> bool:
 
 
 def expectation(
-    compiled: CompiledCircuit, inputs: Tensor, parameters: Tensor, keep: bool
+    compiled: CompiledCircuit,
+    inputs: Tensor,
+    parameters: Tensor,
+    initial_states: Tensor | None,
+    keep: bool,
 ) -> Tensor:
     """Compute expectation values [B, K], differentiable as `qfleet.torch.ops.expectation` is.
 
@@ -42,12 +46,13 @@ def expectation(
         compiled: A circuit with observables.
         inputs: [B, I] of the circuit's real dtype.
         parameters: [P], as `inputs`.
+        initial_states: [B, 2**N] of its complex dtype; None for a circuit that takes none.
         keep: True to keep states for the gradient.
     """
     if keep:
-        values: Tensor = _Expectation.apply(inputs, parameters, compiled)
+        values: Tensor = _Expectation.apply(inputs, parameters, initial_states, compiled)
         return values
-    at = evaluation.point(compiled, inputs, parameters)
+    at = evaluation.point(compiled, inputs, parameters, initial_states)
     return torch.from_numpy(evaluation.values(compiled, at, False, False)[0])
 
 
@@ -55,29 +60,35 @@ class _Expectation(torch.autograd.Function):
     """Expectation values, and their gradient from the states of the forward pass."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, parameters: Tensor, compiled: CompiledCircuit) -> Tensor:
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        parameters: Tensor,
+        initial_states: Tensor | None,
+        compiled: CompiledCircuit,
+    ) -> Tensor:
         by_inputs = ctx.needs_input_grad[0]
         ctx.compiled, ctx.input_gradients = compiled, by_inputs
-        ctx.point = evaluation.point(compiled, inputs, parameters)
+        ctx.point = evaluation.point(compiled, inputs, parameters, initial_states)
         values, kept = evaluation.values(compiled, ctx.point, True, by_inputs)
         # States as a saved tensor are freed with the graph, and changed arguments are detected.
-        ctx.save_for_backward(inputs, parameters, torch.from_numpy(kept))
+        ctx.save_for_backward(inputs, parameters, initial_states, torch.from_numpy(kept))
         return torch.from_numpy(values)
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        inputs, parameters, kept = ctx.saved_tensors
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, parameters, states, kept = ctx.saved_tensors
         compiled, planned = ctx.compiled, ctx.input_gradients
-        by_inputs, by_parameters, _ = ctx.needs_input_grad
+        by_inputs, by_parameters, by_states, _ = ctx.needs_input_grad
         batched = torch._C._functorch.is_legacy_batchedtensor(upstream)  # vectorized Jacobians
         if torch.is_grad_enabled() or batched or not is_plain(upstream):
             number = ops.register(compiled)
-            arguments = inputs, parameters, upstream, kept, number, planned, by_inputs
-            rows, shared = ops.expectation_vjp(*arguments)
-            return rows if by_inputs else None, shared if by_parameters else None, None
-        found = evaluation.gradients(compiled, ctx.point, upstream, kept, planned, by_inputs)
-        return (
-            None if found.inputs is None else evaluation.tensor_like(found.inputs, inputs),
-            evaluation.tensor_like(found.parameters, inputs) if by_parameters else None,
-            None,
-        )
+            arguments = inputs, parameters, states, upstream, kept, number, planned
+            found = ops.expectation_vjp(*arguments, by_inputs, by_states)
+        else:
+            arguments = compiled, ctx.point, upstream, kept, planned
+            gradients = evaluation.gradients(*arguments, by_inputs, by_states)
+            found = ops.gradient_tensors(gradients, inputs)
+        wanted = by_inputs, by_parameters, by_states
+        pairs = zip(found, wanted, strict=True)
+        return (*(one if is_wanted else None for one, is_wanted in pairs), None)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.gradients import Gradients
+from qfleet.engine.program_handle import InitialStates
 from qfleet.errors import ArgumentError
 
 
@@ -17,10 +18,18 @@ class EvaluationPoint(NamedTuple):
     Attributes:
         symbols: Inputs [B, I] and parameters [P].
         exponents: Shared [E] and per-example ones [B, F].
+        states: Initial states [B, 2**N]; None for a circuit that takes none.
     """
 
     symbols: tuple[np.ndarray, np.ndarray]
     exponents: tuple[np.ndarray, np.ndarray]
+    states: np.ndarray | None
+
+    def initial(self, gradients: bool = False) -> InitialStates | None:
+        """Return the initial states for the engine, with an array for gradients by them."""
+        if self.states is None:
+            return None
+        return InitialStates(self.states, np.empty_like(self.states) if gradients else None)
 
 
 def array(tensor: Tensor) -> np.ndarray:
@@ -33,17 +42,22 @@ def _doubles(tensor: Tensor) -> np.ndarray:
     return np.ascontiguousarray(array(tensor), np.float64)
 
 
-def point(compiled: CompiledCircuit, inputs: Tensor, parameters: Tensor) -> EvaluationPoint:
-    """Return the exponents for inputs [B, I] and parameters [P].
+def point(
+    compiled: CompiledCircuit, inputs: Tensor, parameters: Tensor, initial_states: Tensor | None
+) -> EvaluationPoint:
+    """Return the exponents for inputs [B, I] and parameters [P], and initial states [B, 2**N].
 
     Raises:
         ArgumentError: An exponent is not defined, or is not finite.
     """
     symbols = _doubles(inputs), _doubles(parameters)
+    states = None
+    if initial_states is not None:
+        states = np.ascontiguousarray(array(initial_states))
     try:
-        return EvaluationPoint(symbols, compiled.symbols(*symbols))
+        return EvaluationPoint(symbols, compiled.symbols(*symbols), states)
     except ArgumentError:
-        compiled.expectation(*symbols)  # its message names the argument
+        compiled.expectation(*symbols, initial_states=states)  # its message names the argument
         raise
 
 
@@ -65,10 +79,12 @@ def values(
     subspace = not (input_gradients and keep) and not compiled.symbols.mixed
     try:
         if keep:
-            return program.forward(*at.exponents, allow_subspace=subspace)
-        found = program.expectation(*at.exponents, allow_subspace=subspace)
+            return program.forward(
+                *at.exponents, allow_subspace=subspace, initial=at.initial()
+            )
+        found = program.expectation(*at.exponents, allow_subspace=subspace, initial=at.initial())
     except ArgumentError:
-        compiled.expectation(*at.symbols)  # its message names the argument
+        compiled.expectation(*at.symbols, initial_states=at.states)  # it names the argument
         raise
     return found, np.empty(0, found.dtype)
 
@@ -80,6 +96,7 @@ def gradients(
     kept: Tensor,
     planned_input_gradients: bool,
     input_gradients: bool,
+    state_gradients: bool = False,
 ) -> Gradients:
     """Compute the gradients of sum(upstream * values).
 
@@ -90,17 +107,21 @@ def gradients(
         kept: Second result of `values`; empty to evolve the states again.
         planned_input_gradients: The argument `input_gradients` of `values`.
         input_gradients: If gradients by inputs are wanted.
+        state_gradients: If gradients by initial states are wanted.
     """
     symbols, states = compiled.symbols, array(kept)
+    initial = at.initial(state_gradients)
     changes = compiled.program.gradient(
         *at.exponents,
         array(upstream),
         kept=states if states.size else None,
         per_example_gradients=input_gradients or symbols.mixed,
         allow_subspace=not planned_input_gradients and not symbols.mixed,
+        initial=initial,
     )
     by_inputs, by_parameters = symbols.pullback(*at.symbols, *changes)
-    return Gradients(by_inputs if input_gradients else None, by_parameters)
+    by_states = None if initial is None else initial.gradients
+    return Gradients(by_inputs if input_gradients else None, by_parameters, by_states)
 
 
 def tensor_like(values: np.ndarray, like: Tensor) -> Tensor:

@@ -14,9 +14,13 @@ _REAL_DTYPES = {4: torch.float32, 8: torch.float64}
 
 
 def expectation(
-    compiled: CompiledCircuit, inputs: Tensor | None = None, parameters: Tensor | None = None
+    compiled: CompiledCircuit,
+    inputs: Tensor | None = None,
+    parameters: Tensor | None = None,
+    *,
+    initial_states: Tensor | None = None,
 ) -> Tensor:
-    """Compute expectation values, twice differentiable by both tensors.
+    """Compute expectation values, twice differentiable by inputs and parameters.
 
     The first derivative is the adjoint method; it starts from the states of the forward pass.
     Without gradient mode, or if no tensor requires a gradient, no states are kept.
@@ -25,6 +29,8 @@ def expectation(
         compiled: A circuit with observables.
         inputs: [..., I] real values per example; None for one example without inputs.
         parameters: [P] real values; None if the circuit has none.
+        initial_states: [..., 2**N] real or complex, of norm 1, to 1e-4, for a circuit that is
+            compiled with `initial_states=True`. The values are differentiable by them once.
 
     Returns:
         [..., K] float32 for a complex64 circuit, float64 for a complex128 one, on the device of
@@ -40,29 +46,34 @@ def expectation(
         raise ArgumentError(
             "compiled has no observables: compile the circuit with observables, or call state()"
         )
-    angles, parameters, device = _arguments(compiled, inputs, parameters)
+    angles, parameters, states, device = _arguments(compiled, inputs, parameters, initial_states)
     rows = _rows(angles)
-    by_inputs = rows.requires_grad
-    keep = torch.is_grad_enabled() and (by_inputs or parameters.requires_grad)
-    if eager.is_plain(rows, parameters):
-        values = eager.expectation(compiled, rows, parameters, keep)
+    by_inputs, by_states = rows.requires_grad, states is not None and states.requires_grad
+    keep = torch.is_grad_enabled() and (by_inputs or by_states or parameters.requires_grad)
+    if eager.is_plain(rows, parameters, states):
+        values = eager.expectation(compiled, rows, parameters, states, keep)
     else:
         arguments = _number(compiled), compiled.readouts, keep, by_inputs
-        values = ops.expectation(rows, parameters, *arguments)[0]
+        values = ops.expectation(rows, parameters, states, *arguments)[0]
     if rows is not angles:
         values = values.reshape(*angles.shape[:-1], compiled.readouts)
     return _on(device, values)
 
 
 def state(
-    compiled: CompiledCircuit, inputs: Tensor | None = None, parameters: Tensor | None = None
+    compiled: CompiledCircuit,
+    inputs: Tensor | None = None,
+    parameters: Tensor | None = None,
+    *,
+    initial_states: Tensor | None = None,
 ) -> Tensor:
-    """Compute state vectors, global phase included, differentiable by both tensors.
+    """Compute state vectors, global phase included, differentiable by all tensors.
 
     Args:
         compiled: A circuit without observables.
         inputs: [..., I] real values per example; None for one example without inputs.
         parameters: [P] real values; None if the circuit has none.
+        initial_states: As for `expectation`.
 
     Returns:
         [..., 2**N] of the circuit's dtype, on a device as for `expectation`. The first qubit is the
@@ -73,9 +84,9 @@ def state(
         MemoryLimitError: The states do not fit into the free memory.
     """
     _require_state(compiled, "state")
-    angles, parameters, device = _arguments(compiled, inputs, parameters)
+    angles, parameters, start, device = _arguments(compiled, inputs, parameters, initial_states)
     rows, qubits = _rows(angles), len(compiled.qubits)
-    states = state_ops.state(rows, parameters, _number(compiled), qubits)
+    states = state_ops.state(rows, parameters, start, _number(compiled), qubits)
     if rows is not angles:
         states = states.reshape(*angles.shape[:-1], 1 << qubits)
     return _on(device, states)
@@ -88,6 +99,7 @@ def sample(
     *,
     shots: int,
     generator: torch.Generator | None = None,
+    initial_states: Tensor | None = None,
 ) -> Tensor:
     """Measure all qubits. There is no gradient.
 
@@ -97,6 +109,7 @@ def sample(
         parameters: [P] real values; None if the circuit has none.
         shots: Measurements per example.
         generator: Of the random numbers; PyTorch's own unless given.
+        initial_states: As for `expectation`.
 
     Returns:
         uint8 [..., shots, N] bits, the columns in the order of `compiled.qubits`, on a device as
@@ -108,11 +121,13 @@ def sample(
     """
     _require_state(compiled, "sample")
     shots = SHOTS(shots, "shots")
-    angles, parameters, device = _arguments(compiled, inputs, parameters)
+    angles, parameters, start, device = _arguments(compiled, inputs, parameters, initial_states)
     rows, qubits = _rows(angles).detach(), len(compiled.qubits)
+    start = None if start is None else start.detach()
     place = None if generator is None else generator.device
     seed = torch.randint(2**63 - 1, (), generator=generator, device=place).cpu()
-    bits = state_ops.sample(rows, parameters.detach(), seed, _number(compiled), qubits, shots)
+    arguments = start, seed, _number(compiled), qubits, shots
+    bits = state_ops.sample(rows, parameters.detach(), *arguments)
     if rows.shape != angles.shape:
         bits = bits.reshape(*angles.shape[:-1], shots, qubits)
     return _on(device, bits)
@@ -130,25 +145,63 @@ def _on(device: torch.device, tensor: Tensor) -> Tensor:
 
 
 def _arguments(
-    compiled: CompiledCircuit, inputs: Tensor | None, parameters: Tensor | None
-) -> tuple[Tensor, Tensor, torch.device]:
+    compiled: CompiledCircuit,
+    inputs: Tensor | None,
+    parameters: Tensor | None,
+    initial_states: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None, torch.device]:
     """Return inputs [..., I] and parameters [P] in the circuit's dtype, on the CPU.
 
-    The third result is the device of the results.
+    The third result is initial states [B, 2**N], the fourth the device of the results.
     """
     dtype = _REAL_DTYPES[compiled.real_dtype.itemsize]
-    first = inputs if isinstance(inputs, Tensor) else parameters
-    device = first.device if isinstance(first, Tensor) else torch.device("cpu")
+    tensors = (one for one in (inputs, initial_states, parameters) if isinstance(one, Tensor))
+    first = next(tensors, None)
+    device = torch.device("cpu") if first is None else first.device
+    states = _checked_states(compiled, initial_states, dtype.to_complex())
+    if inputs is None and states is not None and not compiled.inputs:
+        inputs = states.new_empty(*states.shape[:-1], 0, dtype=dtype)
     inputs = _checked(inputs, len(compiled.inputs), dtype, "inputs")
     parameters = _checked(parameters, len(compiled.parameters), dtype, "parameters")
+    if states is not None:
+        if states.shape[:-1] != inputs.shape[:-1]:
+            raise ArgumentError(
+                f"initial_states have shape {list(states.shape)}: pass a state per example of"
+                f" inputs {list(inputs.shape)}"
+            )
+        states = _rows(states)
     if not torch.compiler.is_compiling():
-        _refuse_transforms(inputs, parameters)
+        _refuse_transforms(inputs, parameters, *(() if states is None else (states,)))
     if parameters.ndim != 1:
         raise ArgumentError(
             f"parameters have shape {list(parameters.shape)}: pass a tensor"
             f" [{len(compiled.parameters)}], because all examples share them"
         )
-    return inputs, parameters, device
+    return inputs, parameters, states, device
+
+
+def _checked_states(
+    compiled: CompiledCircuit, states: Tensor | None, dtype: torch.dtype
+) -> Tensor | None:
+    """Return initial states [..., 2**N] on the CPU; the engine checks their norms."""
+    if not compiled.takes_states:
+        if states is not None:
+            raise ArgumentError(
+                "initial_states are not used: compile the circuit with initial_states=True"
+            )
+        return None
+    if states is None:
+        raise ArgumentError(
+            "initial_states are missing: the circuit is compiled with initial_states=True"
+        )
+    _require_dense(states, "initial_states")
+    qubits = len(compiled.qubits)
+    if states.ndim == 0 or states.shape[-1] != 1 << qubits:
+        raise ArgumentError(
+            f"initial_states have shape {list(states.shape)}: the last axis must be {1 << qubits},"
+            f" because the circuit has {qubits} qubits"
+        )
+    return states.to("cpu", dtype)
 
 
 def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: str) -> Tensor:
@@ -157,12 +210,7 @@ def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: st
         if width:
             raise ArgumentError(f"{argument} are missing: the circuit has {width} {argument}")
         return torch.empty(0, dtype=dtype)
-    if not isinstance(tensor, Tensor):
-        raise ArgumentError(f"{argument} is a {type(tensor).__name__}: pass a torch.Tensor")
-    if tensor.is_nested or tensor.layout is not torch.strided:
-        raise ArgumentError(f"{argument} are nested or sparse: pass a dense tensor")
-    if tensor.is_meta:
-        raise ArgumentError(f"{argument} are on the device meta: pass a tensor that has values")
+    _require_dense(tensor, argument)
     if tensor.ndim == 0 or tensor.shape[-1] != width:
         raise ArgumentError(
             f"{argument} have shape {list(tensor.shape)}: the last axis must be {width}, because"
@@ -171,6 +219,15 @@ def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: st
     if tensor.dtype.is_complex:
         raise ArgumentError(f"{argument} have dtype {tensor.dtype}: pass real numbers")
     return tensor.to("cpu", dtype)
+
+
+def _require_dense(tensor: Tensor, argument: str) -> None:
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(f"{argument} is a {type(tensor).__name__}: pass a torch.Tensor")
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        raise ArgumentError(f"{argument} are nested or sparse: pass a dense tensor")
+    if tensor.is_meta:
+        raise ArgumentError(f"{argument} are on the device meta: pass a tensor that has values")
 
 
 def _refuse_transforms(*tensors: Tensor) -> None:

@@ -37,6 +37,7 @@ class CircuitModule(nn.Module):
         initializer: Fills the tensor of angles in place, such as torch.nn.init.zeros_; uniform in
             [0, 2 pi) unless given.
         dtype: torch.float32 simulates in complex64, torch.float64 in complex128.
+        initial_states: True for a module that takes a state per example after the inputs.
 
     Attributes:
         angles: The trained parameter [P], in the unit of the symbols.
@@ -55,12 +56,15 @@ class CircuitModule(nn.Module):
         parameters: Iterable[str] | None = None,
         initializer: Initializer | None = None,
         dtype: torch.dtype = torch.float32,
+        initial_states: bool = False,
     ) -> None:
         super().__init__()
         _require_supported(dtype)
         self.observables = checked_observables(observables)
         self.compiled = compile_circuit(
-            circuit, inputs, parameters, self.observables, dtype=_COMPLEX[dtype]
+            *(circuit, inputs, parameters, self.observables),
+            dtype=_COMPLEX[dtype],
+            initial_states=initial_states,
         )
         self.circuit = circuit.unfreeze()  # a copy, since the caller may append gates
         self.inputs, self.parameter_names = self.compiled.inputs, self.compiled.parameters
@@ -145,7 +149,9 @@ class CircuitModule(nn.Module):
         name = _COMPLEX[self.angles.dtype]
         if name != self.compiled.dtype.name:
             self.compiled = compile_circuit(
-                self.circuit, self.inputs, self.parameter_names, self.observables, dtype=name
+                *(self.circuit, self.inputs, self.parameter_names, self.observables),
+                dtype=name,
+                initial_states=self.compiled.takes_states,
             )
         return self
 
@@ -161,7 +167,7 @@ class Expectation(CircuitModule):
             trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         observables: PauliSums or PauliStrings with real coefficients.
-        options: `parameters`, `initializer` and `dtype`; see CircuitModule.
+        options: `parameters`, `initializer`, `dtype` and `initial_states`; see CircuitModule.
 
     Examples:
         >>> import cirq, sympy, torch
@@ -184,9 +190,10 @@ class Expectation(CircuitModule):
         sums = required_observables(observables)
         super().__init__(circuit, inputs, observables=sums, **options)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return expectation values [..., K] for inputs [..., I]."""
-        return functional.expectation(self.compiled, inputs, self.angles)
+    def forward(self, inputs: Tensor | None, initial_states: Tensor | None = None) -> Tensor:
+        """Return values [..., K] for inputs [..., I] and initial states [..., 2**N]."""
+        start = initial_states
+        return functional.expectation(self.compiled, inputs, self.angles, initial_states=start)
 
 
 @final
@@ -196,7 +203,7 @@ class State(CircuitModule):
     Args:
         circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
-        options: `parameters`, `initializer` and `dtype`; see CircuitModule.
+        options: `parameters`, `initializer`, `dtype` and `initial_states`; see CircuitModule.
 
     Examples:
         >>> import cirq, sympy, torch
@@ -212,9 +219,9 @@ class State(CircuitModule):
     ) -> None:
         super().__init__(circuit, inputs, observables=(), **options)
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor | None, initial_states: Tensor | None = None) -> Tensor:
         """Return amplitudes [..., 2**N], complex64 or complex128, for inputs [..., I]."""
-        return functional.state(self.compiled, inputs, self.angles)
+        return functional.state(self.compiled, inputs, self.angles, initial_states=initial_states)
 
 
 @final
@@ -227,7 +234,7 @@ class Samples(CircuitModule):
         circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         shots: Measurements per example, at least 1.
-        options: `parameters`, `initializer` and `dtype`; see CircuitModule.
+        options: `parameters`, `initializer`, `dtype` and `initial_states`; see CircuitModule.
 
     Examples:
         >>> import cirq, torch
@@ -243,9 +250,10 @@ class Samples(CircuitModule):
         super().__init__(circuit, inputs, observables=(), **options)
         self.shots = SHOTS(shots, "shots")
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor | None, initial_states: Tensor | None = None) -> Tensor:
         """Return bits uint8 [..., shots, N], the first qubit first, for inputs [..., I]."""
-        return functional.sample(self.compiled, inputs, self.angles, shots=self.shots)
+        options = {"shots": self.shots, "initial_states": initial_states}
+        return functional.sample(self.compiled, inputs, self.angles, **options)
 
 
 def _require_supported(dtype: torch.dtype) -> None:

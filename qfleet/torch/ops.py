@@ -7,8 +7,9 @@
     qfleet::state_vjp        ... and states, upstream [B, 2**N] -> gradients [B, I], [P]
     qfleet::sample           inputs [B, I], parameters [P], seed [] -> bits [B, shots, N]
 
-Tensors have the circuit's real dtype, or its complex dtype for states. A compiled circuit is passed
-as the number of its program: an operation takes tensors and numbers only. All sizes of results are
+All take initial states [B, 2**N] after the parameters, or None, and have gradients by these. Tensors
+have the circuit's real dtype, or its complex dtype for states. A compiled circuit is passed as the
+number of its program: an operation takes tensors and numbers only. All sizes of results are
 arguments, because compiled graphs are cached on disk, where a number may mean another program.
 """
 
@@ -23,11 +24,16 @@ from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.gradients import Gradients
 from qfleet.torch import evaluation
 from qfleet.torch.evaluation import array, tensor_like
-from qfleet.torch.registration import Inputs, Pair, define, refuse_derivative, register_vjp
+from qfleet.torch.registration import (
+    Inputs,
+    Pair,
+    Triple,
+    define,
+    refuse_derivative,
+    register_vjp,
+)
 
 _CIRCUITS: weakref.WeakValueDictionary[int, CompiledCircuit] = weakref.WeakValueDictionary()
-
-_Triple = tuple[Tensor, Tensor, Tensor]
 
 
 @torch.compiler.assume_constant_result  # torch.compile calls it when it traces
@@ -54,24 +60,33 @@ def circuit_of(number: int) -> CompiledCircuit:
     return compiled
 
 
-def gradient_tensors(gradients: Gradients, like: Tensor) -> Pair:
-    """Return gradients in the dtype of a tensor; those by inputs are empty if not computed."""
-    by_inputs, by_parameters = gradients
-    if by_inputs is None:
-        by_inputs = np.empty(0)
-    return tensor_like(by_inputs, like), tensor_like(by_parameters, like)
+def gradient_tensors(gradients: Gradients, like: Tensor) -> Triple:
+    """Return gradients in the dtype of a tensor; empty ones if they are not computed."""
+    by_inputs, by_parameters, by_states = gradients
+    states = like.new_empty(0, dtype=like.dtype.to_complex())
+    return (
+        tensor_like(np.empty(0) if by_inputs is None else by_inputs, like),
+        tensor_like(by_parameters, like),
+        states if by_states is None else torch.from_numpy(by_states),
+    )
+
+
+def optional_array(tensor: Tensor | None) -> np.ndarray | None:
+    """Return a tensor's array, or None for None."""
+    return None if tensor is None else array(tensor)
 
 
 @define(
     "qfleet::expectation",
     schema=(
-        "(Tensor inputs, Tensor parameters, int program, int readouts, bool keep,"
-        " bool input_gradients) -> (Tensor, Tensor)"
+        "(Tensor inputs, Tensor parameters, Tensor? initial_states, int program, int readouts,"
+        " bool keep, bool input_gradients) -> (Tensor, Tensor)"
     ),
 )
 def expectation(
     inputs: Tensor,
     parameters: Tensor,
+    initial_states: Tensor | None,
     program: int,
     readouts: int,
     keep: bool,
@@ -82,6 +97,7 @@ def expectation(
     Args:
         inputs: [B, I].
         parameters: [P].
+        initial_states: [B, 2**N]; None for a circuit that takes none.
         program: Number of the circuit; see `register`.
         readouts: K.
         keep: True to keep states for the gradient.
@@ -91,7 +107,7 @@ def expectation(
         [B, K], and the kept states, which are empty without `keep`.
     """
     compiled = circuit_of(program)
-    at = evaluation.point(compiled, inputs, parameters)
+    at = evaluation.point(compiled, inputs, parameters, initial_states)
     values, kept = evaluation.values(compiled, at, keep, input_gradients)
     return torch.from_numpy(values), torch.from_numpy(kept)
 
@@ -100,6 +116,7 @@ def expectation(
 def _(
     inputs: Tensor,
     parameters: Tensor,
+    initial_states: Tensor | None,
     program: int,
     readouts: int,
     keep: bool,
@@ -112,59 +129,67 @@ def _(
 @define(
     "qfleet::expectation_vjp",
     schema=(
-        "(Tensor inputs, Tensor parameters, Tensor upstream, Tensor kept, int program,"
-        " bool planned_input_gradients, bool input_gradients) -> (Tensor, Tensor)"
+        "(Tensor inputs, Tensor parameters, Tensor? initial_states, Tensor upstream, Tensor kept,"
+        " int program, bool planned_input_gradients, bool input_gradients, bool state_gradients)"
+        " -> (Tensor, Tensor, Tensor)"
     ),
 )
 def expectation_vjp(
     inputs: Tensor,
     parameters: Tensor,
+    initial_states: Tensor | None,
     upstream: Tensor,
     kept: Tensor,
     program: int,
     planned_input_gradients: bool,
     input_gradients: bool,
-) -> Pair:
+    state_gradients: bool,
+) -> Triple:
     """Compute the gradients of sum(upstream * values).
 
     Args:
         inputs: [B, I].
         parameters: [P].
+        initial_states: As of `expectation`.
         upstream: [B, K].
         kept: Second result of `expectation`; empty to evolve the states again.
         program: Number of the circuit.
         planned_input_gradients: The argument `input_gradients` of `expectation`.
         input_gradients: If gradients by inputs are wanted.
+        state_gradients: If gradients by initial states are wanted.
 
     Returns:
-        [B, I], or an empty tensor, and [P].
+        [B, I], or an empty tensor, [P], and [B, 2**N], or an empty tensor.
     """
     compiled = circuit_of(program)
-    at = evaluation.point(compiled, inputs, parameters)
-    arguments = upstream, kept, planned_input_gradients, input_gradients
+    at = evaluation.point(compiled, inputs, parameters, initial_states)
+    arguments = upstream, kept, planned_input_gradients, input_gradients, state_gradients
     return gradient_tensors(evaluation.gradients(compiled, at, *arguments), inputs)
 
 
 @define(
     "qfleet::expectation_hvp",
     schema=(
-        "(Tensor inputs, Tensor parameters, Tensor upstream, Tensor input_tangents,"
-        " Tensor parameter_tangents, int program) -> (Tensor, Tensor, Tensor)"
+        "(Tensor inputs, Tensor parameters, Tensor? initial_states, Tensor upstream,"
+        " Tensor input_tangents, Tensor parameter_tangents, int program)"
+        " -> (Tensor, Tensor, Tensor)"
     ),
 )
 def expectation_hvp(
     inputs: Tensor,
     parameters: Tensor,
+    initial_states: Tensor | None,
     upstream: Tensor,
     input_tangents: Tensor,
     parameter_tangents: Tensor,
     program: int,
-) -> _Triple:
+) -> Triple:
     """Compute directional derivatives of values and of the gradients of sum(upstream * values).
 
     Args:
         inputs: [B, I].
         parameters: [P].
+        initial_states: As of `expectation`; they have no tangents.
         upstream: [B, K].
         input_tangents: [B, I] direction.
         parameter_tangents: [P] direction.
@@ -174,64 +199,73 @@ def expectation_hvp(
         [B, K], [B, I] and [P].
     """
     operands = (inputs, parameters, upstream, input_tangents, parameter_tangents)
-    values, gradients = circuit_of(program).hvp(*map(array, operands))
-    return torch.from_numpy(values), *gradient_tensors(gradients, inputs)
+    states = optional_array(initial_states)
+    values, gradients = circuit_of(program).hvp(*map(array, operands), initial_states=states)
+    by_inputs, by_parameters, _ = gradient_tensors(gradients, inputs)
+    return torch.from_numpy(values), by_inputs, by_parameters
 
 
 @expectation_hvp.register_fake
 def _(
     inputs: Tensor,
     parameters: Tensor,
+    initial_states: Tensor | None,
     upstream: Tensor,
     input_tangents: Tensor,
     parameter_tangents: Tensor,
     program: int,
-) -> _Triple:
+) -> Triple:
     operands = (upstream, inputs, parameters)
     first, second, third = (operand.new_empty(operand.shape) for operand in operands)
     return first, second, third
 
 
 def _save_expectation(ctx: Any, inputs: Inputs, output: Pair) -> None:
-    angles, parameters, ctx.program, _, _, ctx.input_gradients = inputs
+    angles, parameters, states, ctx.program, _, _, ctx.input_gradients = inputs
     ctx.compiled = circuit_of(ctx.program)  # it lives as long as the graph
     _, kept = output
-    ctx.save_for_backward(angles, parameters, kept)
+    ctx.save_for_backward(angles, parameters, states, kept)
     ctx.mark_non_differentiable(kept)
     ctx.set_materialize_grads(False)  # no zeros as the gradient by `kept`
 
 
 def _vjp_arguments(ctx: Any, upstream: Tensor, by_inputs: bool) -> Inputs:
-    inputs, parameters, kept = ctx.saved_tensors
+    inputs, parameters, states, kept = ctx.saved_tensors
     if by_inputs and not ctx.input_gradients:
         kept = kept[:0]  # the states of another plan
-    return inputs, parameters, upstream, kept, ctx.program, ctx.input_gradients or by_inputs
+    planned = ctx.input_gradients or by_inputs
+    return inputs, parameters, states, upstream, kept, ctx.program, planned
 
 
 register_vjp(expectation, expectation_vjp, _save_expectation, _vjp_arguments)
 
 
-def _save_vjp(ctx: Any, inputs: Inputs, output: Pair) -> None:
-    angles, parameters, upstream, _, ctx.program, _, _ = inputs
+def _save_vjp(ctx: Any, inputs: Inputs, output: Triple) -> None:
+    angles, parameters, states, upstream, _, ctx.program, *_, ctx.state_gradients = inputs
     ctx.compiled = circuit_of(ctx.program)
-    ctx.save_for_backward(angles, parameters, upstream)
+    ctx.save_for_backward(angles, parameters, states, upstream)
     ctx.set_materialize_grads(False)
 
 
 def _vjp_backward(
-    ctx: Any, by_inputs: Tensor | None, by_parameters: Tensor | None
+    ctx: Any, by_inputs: Tensor | None, by_parameters: Tensor | None, by_states: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    inputs, parameters, upstream = ctx.saved_tensors
+    inputs, parameters, states, upstream = ctx.saved_tensors
     if not ctx.compiled.has_hvp:
         raise NotImplementedError("circuits with noise have no second derivatives")
+    if ctx.state_gradients:
+        raise NotImplementedError(
+            "second derivatives by initial states are not available: pass states that do not"
+            " require a gradient"
+        )
     # The gradients g = (dvalues/dx)^T upstream are linear in upstream, and dg/dx is the Hessian.
     if by_inputs is None or by_inputs.shape != inputs.shape:
         by_inputs = torch.zeros_like(inputs)
     if by_parameters is None:
         by_parameters = torch.zeros_like(parameters)
-    operands = inputs, parameters, upstream, by_inputs, by_parameters
+    operands = inputs, parameters, states, upstream, by_inputs, by_parameters
     by_upstream, *second = expectation_hvp(*operands, ctx.program)
-    return *second, by_upstream, None, None, None, None
+    return *second, None, by_upstream, None, None, None, None, None
 
 
 expectation_vjp.register_autograd(_vjp_backward, setup_context=_save_vjp)

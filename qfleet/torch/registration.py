@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch.library import CustomOpDef
 
 Pair = tuple[Tensor, Tensor]
+Triple = tuple[Tensor, Tensor, Tensor]
 Inputs = tuple[Any, ...]
 """Arguments of an operation: tensors and numbers."""
 
@@ -24,35 +25,37 @@ def register_vjp(
     save: Callable[[Any, Inputs, Any], None],
     arguments: Callable[[Any, Tensor, bool], Inputs],
 ) -> None:
-    """Make an operation differentiable by its first two arguments, inputs and parameters.
+    """Make an operation differentiable by its first arguments: inputs, parameters, initial states.
 
     Args:
         operation: The operation; its first result is differentiable.
-        vjp: Its vector-Jacobian product, an operation. The first two arguments are inputs and
-            parameters, and the last one is true if gradients by inputs are wanted.
+        vjp: Its vector-Jacobian product, an operation. It has the same first three arguments, and
+            the last two are true if gradients by inputs and by initial states are wanted.
         save: Saves what `arguments` needs: (context, arguments, results).
-        arguments: Returns the arguments of `vjp` but the last: (context, upstream gradient, True if
-            gradients by inputs are wanted).
+        arguments: Returns the arguments of `vjp` but the last two: (context, upstream gradient,
+            True if gradients by inputs are wanted).
     """
 
     def backward(ctx: Any, upstream: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        by_inputs, by_parameters, *others = ctx.needs_input_grad
+        *wanted, by_states = ctx.needs_input_grad[:3]
+        by_inputs, others = wanted[0], len(ctx.needs_input_grad) - 3
         if upstream is None:
-            return (None,) * (2 + len(others))
-        gradients = vjp(*arguments(ctx, upstream, by_inputs), by_inputs)
-        return (
-            gradients[0] if by_inputs else None,
-            gradients[1] if by_parameters else None,
-            *len(others) * [None],
-        )
+            return (None,) * (3 + others)
+        gradients = vjp(*arguments(ctx, upstream, by_inputs), by_inputs, by_states)
+        found = zip(gradients, (*wanted, by_states), strict=True)
+        return (*(one if is_wanted else None for one, is_wanted in found), *others * [None])
 
     operation.register_autograd(backward, setup_context=save)
     vjp.register_fake(_empty_gradients)
 
 
-def _empty_gradients(inputs: Tensor, parameters: Tensor, *others: Tensor | int | bool) -> Pair:
-    by_inputs = inputs.new_empty(inputs.shape if others[-1] else 0)
-    return by_inputs, parameters.new_empty(parameters.shape)
+def _empty_gradients(
+    inputs: Tensor, parameters: Tensor, initial_states: Tensor | None, *others: Any
+) -> Triple:
+    by_inputs = inputs.new_empty(inputs.shape if others[-2] else 0)
+    states = inputs if initial_states is None else initial_states
+    by_states = states.new_empty(states.shape if others[-1] else 0)
+    return by_inputs, parameters.new_empty(parameters.shape), by_states
 
 
 def refuse_derivative(operation: "CustomOpDef", message: str) -> None:

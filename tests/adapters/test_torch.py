@@ -151,15 +151,16 @@ def test_operations_pass_opcheck() -> None:
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     every = (*tests, "test_aot_dispatch_dynamic")
     for keep in (True, False):
-        arguments = (inputs, parameters, number, 2, keep, True)
+        arguments = (inputs, parameters, None, number, 2, keep, True)
         torch.library.opcheck(torch.ops.qfleet.expectation.default, arguments, test_utils=every)
-    kept = ops.expectation(inputs, parameters, number, 2, True, True)[1]
+    kept = ops.expectation(inputs, parameters, None, number, 2, True, True)[1]
     upstream = torch.rand(4, 2, dtype=torch.float64, requires_grad=True)
     for by_inputs in (True, False):
-        arguments = (inputs, parameters, upstream, kept.detach(), number, True, by_inputs)
+        operands = inputs, parameters, None, upstream, kept.detach()
+        arguments = (*operands, number, True, by_inputs, False)
         torch.library.opcheck(torch.ops.qfleet.expectation_vjp.default, arguments, test_utils=tests)
     tangents = [torch.rand_like(one) for one in (inputs, parameters)]
-    arguments = (inputs.detach(), parameters.detach(), upstream.detach(), *tangents, number)
+    arguments = (inputs.detach(), parameters.detach(), None, upstream.detach(), *tangents, number)
     torch.library.opcheck(torch.ops.qfleet.expectation_hvp.default, arguments, test_utils=tests)
 
 
@@ -167,10 +168,10 @@ def test_operations_pass_opcheck() -> None:
 def test_state_operations_pass_opcheck() -> None:
     number = ops.register(STATES)
     inputs, parameters = point()
-    torch.library.opcheck(torch.ops.qfleet.state.default, (inputs, parameters, number, 3))
-    states = state_ops.state(inputs, parameters, number, 3).detach()
+    torch.library.opcheck(torch.ops.qfleet.state.default, (inputs, parameters, None, number, 3))
+    states = state_ops.state(inputs, parameters, None, number, 3).detach()
     plain = inputs.detach(), parameters.detach()
-    arguments = (*plain, states, torch.rand_like(states), number, True)
+    arguments = (*plain, None, states, torch.rand_like(states), number, True, False)
     torch.library.opcheck(torch.ops.qfleet.state_vjp.default, arguments)
     seed = torch.tensor(3)
     torch.library.opcheck(torch.ops.qfleet.sample.default, (*plain, seed, number, 3, 5))
