@@ -50,7 +50,9 @@ def describe_states(
     elif spanning is not None:
         lines.append(f"direct plan: each of these {batch} examples is evolved")
     lines += _blocks(program.qubits, plan)
-    if program.initial is not None:
+    if program.takes_states:
+        lines.append("initial states: one per example, passed with each call")
+    elif program.initial is not None:
         lines.append("initial state: precomputed, includes all gates before the first symbol")
     elif prefix:
         lines.append(f"blocks before the first symbol: {prefix}")

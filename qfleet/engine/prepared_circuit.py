@@ -96,9 +96,7 @@ class PreparedCircuit:
         parameters: ArrayLike | None,
         initial_states: ArrayLike | None = None,
     ) -> Point:
-        point = arguments.checked_point(
-            inputs, parameters, len(self.inputs), len(self.parameters)
-        )
+        point = arguments.checked_point(inputs, parameters, len(self.inputs), len(self.parameters))
         if self.takes_states:
             qubits, dtype = len(self.qubits), self.dtype
             return arguments.point_with_states(point, initial_states, qubits, dtype)

@@ -34,9 +34,14 @@ class States:
             self.input_gradients == input_gradients
             and np.array_equal(self.parameters, parameters)
             and np.array_equal(self.inputs, inputs)
-            and (self.initial_states is None) == (initial_states is None)
-            and (initial_states is None or np.array_equal(self.initial_states, initial_states))
+            and _equal(self.initial_states, initial_states)
         )
+
+
+def _equal(first: np.ndarray | None, second: np.ndarray | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return np.array_equal(first, second)
 
 
 class CircuitProgram:

@@ -6,8 +6,11 @@ them. Then every example has parameters of its own, and gradients are returned p
 expects.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
+from qfleet.engine.gradients import Gradients
 from qfleet.pennylane.circuit_program import CircuitProgram, States
 from qfleet.pennylane.packed import Packed, PackedCircuit
 
@@ -68,17 +71,20 @@ def pull_back(
     states = op.initial_states()
     upstream = np.asarray(upstream)
     own = packed.batch is not None
-    if parameters.ndim > 1 or max(inputs.ndim, upstream.ndim) > 1 + own or _is_mapped(
-        packed, states
+    if (
+        parameters.ndim > 1
+        or max(inputs.ndim, upstream.ndim) > 1 + own
+        or _is_mapped(packed, states)
     ):
         found = _pull_back_mapped(packed, parameters, inputs, states, upstream)
     else:
         found = _pull_back_batch(packed, parameters, inputs, states, upstream, wanted, release)
     by_states = found["states"]
-    if by_states is not None:
-        is_complex = np.iscomplexobj(states)
-        found["states"] = np.conj(by_states) if is_complex and conjugate else by_states
-        found["states"] = found["states"] if is_complex else by_states.real
+    if by_states is not None and states is not None:
+        if not np.iscomplexobj(states):
+            found["states"] = by_states.real
+        elif conjugate:
+            found["states"] = np.conj(by_states)
     dtypes = {role: _dtype(value) for role, value in zip(packed.roles, op.data, strict=True)}
     return tuple(np.asarray(found[role], dtypes[role]) for role in wanted)
 
@@ -167,10 +173,14 @@ def _pull_back_batch(
     compiled = packed.program.batched
     by_inputs = "inputs" in wanted
     inputs, rows = _with_batch(packed, inputs, states)
-    by_states = {"initial_states": rows, "state_gradients": "states" in wanted}
+    by_states = "states" in wanted
     if packed.program.is_state:
         # PennyLane's gradients of complex numbers are the conjugates of the engine's.
-        gradients = compiled.state_vjp(inputs, parameters, np.conj(upstream), **by_states)
+        gradients = compiled.state_vjp(
+            *(inputs, parameters, np.conj(upstream)),
+            initial_states=rows,
+            state_gradients=by_states,
+        )
     else:
         kept, residuals = packed.states, None
         if kept is not None and kept.fit(parameters, inputs, rows, by_inputs):
@@ -182,7 +192,8 @@ def _pull_back_batch(
             residuals=residuals,
             input_gradients=by_inputs,
             overwrite_residuals=release and residuals is not None,
-            **by_states,
+            initial_states=rows,
+            state_gradients=by_states,
         )
         if release:
             packed.states = None
@@ -204,11 +215,12 @@ def _pull_back_mapped(
     width, rows = parameters.shape[-1], _rows(angles)
     flat = upstream.reshape(-1, upstream.shape[-1])
     compiled = packed.program.per_example
-    by_states = {"initial_states": starts, "state_gradients": starts is not None}
+    differentiate: Callable[..., Gradients] = compiled.vjp
     if packed.program.is_state:
-        gradients = compiled.state_vjp(rows, None, np.conj(flat), **by_states)
-    else:
-        gradients = compiled.vjp(rows, None, flat, **by_states)
+        differentiate, flat = compiled.state_vjp, np.conj(flat)
+    gradients = differentiate(
+        rows, None, flat, initial_states=starts, state_gradients=starts is not None
+    )
     assert gradients.inputs is not None
     found = gradients.inputs.reshape((*lead, -1))
     by_parameters, from_states = found[..., :width], gradients.initial_states

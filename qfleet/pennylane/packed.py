@@ -85,7 +85,7 @@ class PackedCircuit(Operation):
         return found.get("parameters", _EMPTY), found.get("inputs", _EMPTY)
 
     def initial_states(self) -> np.ndarray | None:
-        """Return the initial states [..., 2**N]; None for a program that takes none."""
+        """Return the initial states [..., 2**N]; None if the program has an own one."""
         if "states" not in self.packed.roles:
             return None
         return np.asarray(_to_numpy(self.data[-1]))

@@ -46,7 +46,7 @@ def expectation(
         compiled: A circuit with observables.
         inputs: [B, I] of the circuit's real dtype.
         parameters: [P], as `inputs`.
-        initial_states: [B, 2**N] of its complex dtype; None for a circuit that takes none.
+        initial_states: [B, 2**N] of its complex dtype; None if the circuit has an own one.
         keep: True to keep states for the gradient.
     """
     if keep:
@@ -86,8 +86,9 @@ class _Expectation(torch.autograd.Function):
             arguments = inputs, parameters, states, upstream, kept, number, planned
             found = ops.expectation_vjp(*arguments, by_inputs, by_states)
         else:
-            arguments = compiled, ctx.point, upstream, kept, planned
-            gradients = evaluation.gradients(*arguments, by_inputs, by_states)
+            gradients = evaluation.gradients(
+                compiled, ctx.point, upstream, kept, planned, by_inputs, by_states
+            )
             found = ops.gradient_tensors(gradients, inputs)
         wanted = by_inputs, by_parameters, by_states
         pairs = zip(found, wanted, strict=True)

@@ -18,7 +18,7 @@ class EvaluationPoint(NamedTuple):
     Attributes:
         symbols: Inputs [B, I] and parameters [P].
         exponents: Shared [E] and per-example ones [B, F].
-        states: Initial states [B, 2**N]; None for a circuit that takes none.
+        states: Initial states [B, 2**N]; None if the circuit has an own one.
     """
 
     symbols: tuple[np.ndarray, np.ndarray]
@@ -79,9 +79,7 @@ def values(
     subspace = not (input_gradients and keep) and not compiled.symbols.mixed
     try:
         if keep:
-            return program.forward(
-                *at.exponents, allow_subspace=subspace, initial=at.initial()
-            )
+            return program.forward(*at.exponents, allow_subspace=subspace, initial=at.initial())
         found = program.expectation(*at.exponents, allow_subspace=subspace, initial=at.initial())
     except ArgumentError:
         compiled.expectation(*at.symbols, initial_states=at.states)  # it names the argument

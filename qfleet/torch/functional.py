@@ -11,6 +11,7 @@ from qfleet.errors import ArgumentError
 from qfleet.torch import eager, ops, state_ops
 
 _REAL_DTYPES = {4: torch.float32, 8: torch.float64}
+_COMPLEX_DTYPES = {4: torch.complex64, 8: torch.complex128}
 
 
 def expectation(
@@ -158,7 +159,7 @@ def _arguments(
     tensors = (one for one in (inputs, initial_states, parameters) if isinstance(one, Tensor))
     first = next(tensors, None)
     device = torch.device("cpu") if first is None else first.device
-    states = _checked_states(compiled, initial_states, dtype.to_complex())
+    states = _checked_states(compiled, initial_states)
     if inputs is None and states is not None and not compiled.inputs:
         inputs = states.new_empty(*states.shape[:-1], 0, dtype=dtype)
     inputs = _checked(inputs, len(compiled.inputs), dtype, "inputs")
@@ -180,9 +181,7 @@ def _arguments(
     return inputs, parameters, states, device
 
 
-def _checked_states(
-    compiled: CompiledCircuit, states: Tensor | None, dtype: torch.dtype
-) -> Tensor | None:
+def _checked_states(compiled: CompiledCircuit, states: Tensor | None) -> Tensor | None:
     """Return initial states [..., 2**N] on the CPU; the engine checks their norms."""
     if not compiled.takes_states:
         if states is not None:
@@ -201,7 +200,7 @@ def _checked_states(
             f"initial_states have shape {list(states.shape)}: the last axis must be {1 << qubits},"
             f" because the circuit has {qubits} qubits"
         )
-    return states.to("cpu", dtype)
+    return states.to("cpu", _COMPLEX_DTYPES[compiled.real_dtype.itemsize])
 
 
 def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: str) -> Tensor:

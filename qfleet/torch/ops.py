@@ -7,9 +7,9 @@
     qfleet::state_vjp        ... and states, upstream [B, 2**N] -> gradients [B, I], [P]
     qfleet::sample           inputs [B, I], parameters [P], seed [] -> bits [B, shots, N]
 
-All take initial states [B, 2**N] after the parameters, or None, and have gradients by these. Tensors
-have the circuit's real dtype, or its complex dtype for states. A compiled circuit is passed as the
-number of its program: an operation takes tensors and numbers only. All sizes of results are
+All take initial states [B, 2**N] after the parameters, or None, and have gradients by these.
+Tensors have the circuit's real dtype, or its complex dtype for states. A compiled circuit is passed
+as the number of its program: an operation takes tensors and numbers only. All sizes of results are
 arguments, because compiled graphs are cached on disk, where a number may mean another program.
 """
 
@@ -97,7 +97,7 @@ def expectation(
     Args:
         inputs: [B, I].
         parameters: [P].
-        initial_states: [B, 2**N]; None for a circuit that takes none.
+        initial_states: [B, 2**N]; None if the circuit has an own one.
         program: Number of the circuit; see `register`.
         readouts: K.
         keep: True to keep states for the gradient.

@@ -53,8 +53,8 @@ def _empty_gradients(
     inputs: Tensor, parameters: Tensor, initial_states: Tensor | None, *others: Any
 ) -> Triple:
     by_inputs = inputs.new_empty(inputs.shape if others[-2] else 0)
-    states = inputs if initial_states is None else initial_states
-    by_states = states.new_empty(states.shape if others[-1] else 0)
+    shape = initial_states.shape if initial_states is not None and others[-1] else (0,)
+    by_states = inputs.new_empty(shape, dtype=inputs.dtype.to_complex())
     return by_inputs, parameters.new_empty(parameters.shape), by_states
 
 

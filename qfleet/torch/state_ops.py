@@ -25,7 +25,7 @@ def state(
     Args:
         inputs: [B, I].
         parameters: [P].
-        initial_states: [B, 2**N]; None for a circuit that takes none.
+        initial_states: [B, 2**N]; None if the circuit has an own one.
         program: Number of the circuit; see `qfleet.torch.ops.register`.
         qubits: N.
 

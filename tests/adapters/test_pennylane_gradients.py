@@ -170,9 +170,10 @@ def test_trained_coefficients_have_gradients(interface: str) -> None:
         np.testing.assert_allclose(one, other, atol=1e-11)
 
 
-def test_trained_state_preparation_raises_pennylanes_error() -> None:
+def test_trained_state_that_is_not_prepared_first_raises() -> None:
     @qml.qnode(QfleetDevice(wires=2))
     def circuit(state: Any) -> Any:
+        qml.Hadamard(0)
         qml.StatePrep(state, wires=[0, 1])
         return qml.expval(qml.Z(0))
 
@@ -182,19 +183,123 @@ def test_trained_state_preparation_raises_pennylanes_error() -> None:
 
 @pytest.mark.filterwarnings("ignore:The two-qubit decomposition may not be differentiable")
 @pytest.mark.parametrize("order", ["jit of grad", "grad of jit"])
-@pytest.mark.parametrize("gate", [qml.QubitUnitary, qml.AmplitudeEmbedding])
-def test_traced_state_or_matrix_is_not_differentiated(gate: type, order: str) -> None:
+def test_traced_matrix_is_not_differentiated(order: str) -> None:
     @qml.qnode(QfleetDevice(wires=2))
     def circuit(angle: Any) -> Any:
-        amplitudes = jax.numpy.array([jax.numpy.cos(angle), jax.numpy.sin(angle), 0.0, 0.0])
-        is_matrix = gate is qml.QubitUnitary
-        gate(jax.numpy.diag(jax.numpy.exp(1j * amplitudes)) if is_matrix else amplitudes, [0, 1])
+        phases = jax.numpy.array([jax.numpy.cos(angle), jax.numpy.sin(angle), 0.0, 0.0])
+        qml.QubitUnitary(jax.numpy.diag(jax.numpy.exp(1j * phases)), [0, 1])
         return qml.expval(qml.X(1))
 
     whole = jax.jit(jax.grad(circuit)) if order == "jit of grad" else jax.grad(jax.jit(circuit))
-    with pytest.raises(QuantumFunctionError, match=gate.__name__):  # it was NaN
+    with pytest.raises(QuantumFunctionError, match="QubitUnitary"):  # it was NaN
         whole(0.3)
     assert np.isfinite(jax.jit(circuit)(0.3))
+
+
+def embedding(batch: int | None, width: int, *, is_complex: bool) -> np.ndarray:
+    """Return features [batch, width] or [width], which need normalization."""
+    rng = np.random.default_rng(width)
+    shape = (width,) if batch is None else (batch, width)
+    return rng.normal(size=shape) + (1j * rng.normal(size=shape) if is_complex else 0)
+
+
+@pytest.mark.parametrize("result", ["expval", "probs", "state"])
+@pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
+@pytest.mark.parametrize(
+    ("batch", "width", "angles"),
+    [(4, 8, "batch"), (4, 8, "one"), (4, 5, None), (None, 8, "batch"), (None, 8, None)],
+)
+def test_embedded_states_have_the_gradients_of_default_qubit(
+    batch: int | None, width: int, angles: str | None, is_complex: bool, result: str
+) -> None:
+    rng = np.random.default_rng(7)
+    features, weights = embedding(batch, width, is_complex=is_complex), rng.normal(size=(2, 3, 3))
+    rows = rng.normal(size=(4, 3) if angles == "batch" else 3)
+    found = []
+    for device, method in (
+        (qml.device("default.qubit", wires=3), "backprop"),
+        (QfleetDevice(wires=3), "best"),
+    ):
+
+        @qml.qnode(device, interface="torch", diff_method=method)
+        def circuit(features: Any, weights: Any, rows: Any) -> Any:
+            qml.AmplitudeEmbedding(features, wires=[2, 0, 1], pad_with=0.1, normalize=True)
+            if angles:
+                qml.AngleEmbedding(rows, wires=range(3))
+            qml.StronglyEntanglingLayers(weights, wires=range(3))
+            if result == "expval":
+                return qml.expval(qml.Z(0) @ qml.X(1) + 0.3 * qml.Y(2))
+            return qml.probs(wires=[0, 2]) if result == "probs" else qml.state()
+
+        tensors = [torch.tensor(one, requires_grad=True) for one in (features, weights, rows)]
+        values = circuit(*tensors)
+        values = torch.view_as_real(values) if values.is_complex() else values
+        (values * torch.linspace(-1, 1, values.numel()).reshape(values.shape)).sum().backward()
+        gradients = [one.grad for one in tensors if one.grad is not None]
+        found.append([values.detach().numpy(), *(one.numpy() for one in gradients)])
+    for actual, expected in zip(*reversed(found), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
+@pytest.mark.parametrize("transform", ["grad", "jit", "vmap"])
+def test_embedded_states_in_jax_have_exact_gradients(transform: str, is_complex: bool) -> None:
+    batch = 4 if transform == "vmap" else None
+    features = jax.numpy.array(embedding(batch, 8, is_complex=is_complex))
+    weights = jax.numpy.array(np.random.default_rng(7).normal(size=(1, 3, 3)))
+    found = []
+    for device, method in (
+        (qml.device("default.qubit", wires=3), "backprop"),
+        (QfleetDevice(wires=3), "best"),
+    ):
+
+        @qml.qnode(device, interface="jax", diff_method=method)
+        def circuit(features: Any, weights: Any) -> Any:
+            qml.StatePrep(features, wires=range(3), normalize=True)
+            qml.StronglyEntanglingLayers(weights, wires=range(3))
+            return qml.expval(qml.Z(0) @ qml.X(1))
+
+        gradient = jax.grad(circuit, argnums=(0, 1))
+        if transform == "jit":
+            gradient = jax.jit(gradient)
+        if transform == "vmap":
+            gradient = jax.vmap(gradient, in_axes=(0, None))
+        found.append(gradient(features, weights))
+    for actual, expected in zip(*reversed(found), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")  # in default.qubit
+@pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
+def test_embedded_batch_in_autograd_has_exact_gradients(is_complex: bool) -> None:
+    features = pnp.array(embedding(4, 4, is_complex=is_complex), requires_grad=True)
+    found = []
+    for device, method in (
+        (qml.device("default.qubit", wires=2), "backprop"),
+        (QfleetDevice(wires=2), "best"),
+    ):
+
+        @qml.qnode(device, interface="autograd", diff_method=method)
+        def circuit(features: Any) -> Any:
+            qml.AmplitudeEmbedding(features, wires=range(2), normalize=True)
+            qml.CRY(0.4, wires=[0, 1])
+            return qml.expval(qml.Z(1) @ qml.X(0))
+
+        found.append(qml.grad(lambda rows, circuit=circuit: pnp.sum(circuit(rows)))(features))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-10)
+
+
+def test_new_states_of_one_shape_are_not_compiled_again() -> None:
+    device = QfleetDevice(wires=2)
+
+    @qml.qnode(device)
+    def circuit(features: Any) -> Any:
+        qml.AmplitudeEmbedding(features, wires=range(2), normalize=True)
+        return qml.expval(qml.Z(0))
+
+    for seed in range(3):
+        circuit(np.random.default_rng(seed).normal(size=(5, 4)))
+    assert len(device._packer._programs) == 1
 
 
 def test_metric_tensor_of_controlled_rotation_needs_unitaries() -> None:

@@ -174,7 +174,7 @@ def test_state_operations_pass_opcheck() -> None:
     arguments = (*plain, None, states, torch.rand_like(states), number, True, False)
     torch.library.opcheck(torch.ops.qfleet.state_vjp.default, arguments)
     seed = torch.tensor(3)
-    torch.library.opcheck(torch.ops.qfleet.sample.default, (*plain, seed, number, 3, 5))
+    torch.library.opcheck(torch.ops.qfleet.sample.default, (*plain, None, seed, number, 3, 5))
 
 
 def test_state_equals_cirq_and_passes_gradcheck() -> None:
@@ -314,7 +314,7 @@ def test_transforms_see_the_operation() -> None:
 def test_eager_values_equal_those_of_the_operation() -> None:
     number, arguments = ops.register(COMPILED), point()
     found = expectation(COMPILED, *arguments)
-    wanted = ops.expectation(*arguments, number, 2, True, True)[0]
+    wanted = ops.expectation(*arguments, None, number, 2, True, True)[0]
     assert torch.equal(found, wanted)
     upstream = torch.rand(4, 2, dtype=torch.float64)
     for one, other in zip(

@@ -29,7 +29,7 @@ class PauliTerms:
     """The terms of all PauliSums.
 
     Attributes:
-        strings: [T] Pauli strings, without the identity.
+        strings: [T] Pauli strings, without the identity unless `with_identity` added it.
         weights: [T, K] real coefficients of each string in each observable.
         offsets: [K] coefficients of the identity.
     """
@@ -42,6 +42,16 @@ class PauliTerms:
     def support(self) -> tuple[int, ...]:
         """All positions that any string acts on, sorted."""
         return tuple(sorted({position for string in self.strings for position in string}))
+
+    def with_identity(self) -> "PauliTerms":
+        """Return the terms with the identity as a string without letters, in place of offsets.
+
+        Its value is the squared norm of the state, so that it has a gradient by the state.
+        """
+        if not self.offsets.any():
+            return self
+        weights = np.vstack([self.weights, self.offsets])
+        return PauliTerms((*self.strings, {}), weights, np.zeros_like(self.offsets))
 
 
 @dataclass(frozen=True)

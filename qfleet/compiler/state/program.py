@@ -149,7 +149,7 @@ class Program(AnyProgram):
         if self.initial is not None:
             lines.append("initial state: precomputed, includes all gates before the first symbol")
         if self.takes_states:
-            lines.append("initial states: one per example, from the caller")
+            lines.append("initial states: one per example, passed with each call")
         lines += [f"  {describe_block(block, self.qubits)}" for block in self.blocks]
         if self.readouts:
             lines.append(f"reads {len(self.terms.strings)} Pauli strings")
@@ -267,6 +267,8 @@ def compile_factors(
         parts, terms = heisenberg.absorb_gates(parts, terms)
         if initial_state is None and not takes_states:
             parts, terms, ordered = _drop_idle_qubits(parts, terms, ordered)
+    if takes_states:
+        terms = terms.with_identity()
     widest = 0 if takes_states else PREFIX_QUBITS[target]
     initial, rest = simulate_prefix(parts, len(ordered), widest, initial_state)
     return Program(

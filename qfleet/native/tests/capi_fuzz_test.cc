@@ -145,6 +145,16 @@ class Fuzzer {
               static_cast<int32_t>(RandomInt(random_, 0, 1)),
               static_cast<int32_t>(RandomInt(random_, 0, 1)),
               nullptr};
+    if (info_.takes_states || Rarely(random_)) {
+      const int64_t reals = size_ * (int64_t{2} << info_.qubits);
+      const Array states = Reals(reals), order = Order(), gradients = Optional(Reals(reals));
+      batch_.initial_states = states.data;
+      batch_.initial_state_count = states.count;
+      batch_.initial_order = static_cast<const int64_t*>(order.data);
+      batch_.initial_order_count = order.count;
+      batch_.initial_gradients = gradients.data;
+      batch_.initial_gradient_count = gradients.count;
+    }
     if (Rarely(random_)) batch_.size = WrongNumber(random_, size_);
     if (Rarely(random_)) batch_.memory_limit = WrongNumber(random_, 0);
     executor_ = {RunInOrder, nullptr, static_cast<int32_t>(Choose(random_, {1, 2, 5, 64}))};
@@ -326,6 +336,9 @@ void RandomCalls(bool light) {
     spec.subspace = qubits == 5;
     programs.push_back(RandomCircuit(spec, &random).Serialize());
   }
+  Circuit taking = RandomCircuit({4, 5}, &random);
+  taking.takes_states = true;
+  programs.push_back(taking.Serialize());
   const auto seconds = [start = std::chrono::steady_clock::now()] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };

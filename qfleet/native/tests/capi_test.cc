@@ -202,6 +202,58 @@ void CompareSamples(const CircuitCase& test_case, int64_t shots) {
   }
 }
 
+// A circuit whose initial state each call passes: the results of the circuit that has it.
+template <class T>
+void CompareInitialStates(const CircuitCase& test_case, int64_t size) {
+  Circuit circuit = test_case.circuit;
+  circuit.takes_states = true;
+  const OwnedProgram program(circuit, sizeof(T));
+  qfleet_program_info info;
+  CHECK_OK(qfleet_program_describe(program.handle(), &info), "program");
+  CHECK(info.takes_states == 1, "takes_states");
+  Arguments<T> arguments(test_case, size);
+  const std::string context = test_case.name + ", initial states";
+  const double tolerance = kTolerance<T> * 100;
+  CHECK(arguments.Expectation(program.handle(), nullptr, 0) == QFLEET_INVALID_ARGUMENT, "missing");
+  const int64_t amplitudes = int64_t{1} << circuit.qubits;
+  ExactBuffer<T> states(arguments.reals), gradients(arguments.reals);
+  for (int64_t b = 0; b < size; ++b)
+    for (int64_t x = 0; x < amplitudes; ++x) {
+      int64_t y = 0;
+      for (int64_t bit = 0; bit < circuit.qubits; ++bit)
+        y |= (x >> bit & 1) << test_case.order[bit];
+      states[2 * (b * amplitudes + y)] = static_cast<T>(circuit.initial[x].real());
+      states[2 * (b * amplitudes + y) + 1] = static_cast<T>(circuit.initial[x].imag());
+    }
+  qfleet_batch& batch = arguments.batch;
+  batch.initial_states = states.data();
+  batch.initial_state_count = states.size();
+  batch.initial_order = test_case.order.data();
+  batch.initial_order_count = test_case.order.size();
+  batch.initial_gradients = gradients.data();
+  batch.initial_gradient_count = gradients.size();
+  CHECK(arguments.Expectation(program.handle(), nullptr, 0) == QFLEET_INVALID_ARGUMENT, "norm");
+  batch.check_finite = 0;
+  CHECK_OK(arguments.ValueAndGradient(program.handle()), context);
+  CheckClose(arguments.values, arguments.expected, tolerance, context);
+  CheckClose(arguments.shared_gradients, SumOfGradients(test_case, size), tolerance * size,
+             context);
+  // L is quadratic in the states but for the offsets, so that Re <dL/dpsi|psi> = 2 L.
+  for (int64_t b = 0; b < size; ++b) {
+    double found = 0, expected = 0;
+    for (int64_t i = 2 * b * amplitudes; i < 2 * (b + 1) * amplitudes; ++i)
+      found += static_cast<double>(gradients[i]) * static_cast<double>(states[i]);
+    for (int64_t k = 0; k < arguments.readouts; ++k) {
+      const int64_t at = b * arguments.readouts + k;
+      expected += 2 * static_cast<double>(arguments.upstream[at]) *
+                  (arguments.expected[at] - circuit.offsets[k]);
+    }
+    CHECK(std::abs(found - expected) < 10 * tolerance, context + ", gradient by the states");
+  }
+  const OwnedProgram plain(test_case.circuit, sizeof(T));
+  CHECK(arguments.Expectation(plain.handle(), nullptr, 0) == QFLEET_INVALID_ARGUMENT, "not taken");
+}
+
 // Calls from several threads, while programs are created and destroyed.
 void CallConcurrently(const CircuitCase& test_case) {
   const OwnedProgram program(test_case.circuit, sizeof(float));
@@ -253,6 +305,13 @@ void CInterface(bool light) {
     }
     CompareThreadCounts<float>(test_case);
     CompareThreadCounts<double>(test_case);
+  }
+  for (int64_t qubits : {1, 3, 6, 9}) {
+    CircuitSpec from_states = {qubits, 6, 0, qubits > 6 ? 5 : 0};
+    from_states.initial = true;
+    const CircuitCase test_case(RandomCircuit(from_states, &random), 17, &random);
+    CompareInitialStates<float>(test_case, 17);
+    CompareInitialStates<double>(test_case, 3);
   }
   CircuitSpec spec = {10, 30, 1, 6};  // long enough for the subspace method to be chosen
   spec.subspace = true;

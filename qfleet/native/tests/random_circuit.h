@@ -35,6 +35,7 @@ struct Circuit {
   std::vector<Pauli> strings;
   std::vector<double> offsets;   // [readouts]
   std::vector<Complex> initial;  // [2**N], or empty for |0...0>
+  bool takes_states = false;     // the caller passes the initial states
 
   // The format of qfleet/compiler/state/program_writer.py: number of integers, integers, reals.
   std::string Serialize() const;

@@ -158,7 +158,8 @@ std::string Circuit::Serialize() const {
     for (int all = 0; all < 2; ++all) {
       for (int64_t g : block.gates)
         needs_gradient[all] |= all ? !gates[g].exponents.empty() : gates[g].HasShared();
-      for (int64_t bit : block.bits) needs_uncompute[all] |= preceding[all].count(bit);
+      for (int64_t bit : block.bits)
+        needs_uncompute[all] |= takes_states || preceding[all].count(bit);
       if (needs_gradient[all] || needs_uncompute[all])
         preceding[all].insert(block.bits.begin(), block.bits.end());
     }
@@ -180,8 +181,9 @@ std::string Circuit::Serialize() const {
     for (const Pauli* string : group)
       reals.insert(reals.end(), string->weights.begin(), string->weights.end());
   }
-  append({count(offsets), !initial.empty()});
+  append({count(offsets), takes_states ? 2 : !initial.empty()});
   reals.insert(reals.end(), offsets.begin(), offsets.end());
+  if (takes_states) return SerializeLists(ints, reals);
   for (const Complex& x : initial) reals.insert(reals.end(), {x.real(), x.imag()});
   return SerializeLists(ints, reals);
 }

@@ -1,0 +1,218 @@
+"""Circuits that take a state per example, compared with cirq.Simulator and with matrices."""
+
+import pickle
+from typing import Any
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+import qfleet
+from qfleet.circuits.qcnn import qcnn
+from qfleet.engine import devices
+from qfleet.errors import ArgumentError, CircuitError
+from tests.support.random_circuits import INPUTS, PARAMETERS, draw_cases
+
+TOLERANCE = {"complex64": 2e-5, "complex128": 1e-10}
+QUBITS = cirq.LineQubit.range(3)
+X, P, Q = sympy.symbols("x p q")
+CIRCUIT = cirq.Circuit(
+    cirq.H.on_each(*QUBITS),  # before the first symbol: gradients by states pass it, too
+    [cirq.rx(X).on(QUBITS[0]), cirq.CNOT(QUBITS[0], QUBITS[1]), cirq.ry(P * X).on(QUBITS[1])],
+    [cirq.CZ(QUBITS[1], QUBITS[2]), cirq.ISWAP(QUBITS[0], QUBITS[2]) ** Q],
+)
+OBSERVABLES = (cirq.Z(QUBITS[0]), cirq.X(QUBITS[1]) * cirq.Y(QUBITS[2]) - 0.5 * cirq.Z(QUBITS[0]))
+POINT = np.array([[0.3], [-1.1], [0.8]]), np.array([0.7, -0.4])
+
+
+def random_states(batch: int, qubits: int, seed: int = 0) -> np.ndarray:
+    """Return states [batch, 2**qubits]."""
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(batch, 2**qubits)) + 1j * rng.normal(size=(batch, 2**qubits))
+    return states / np.linalg.norm(states, axis=1, keepdims=True)
+
+
+def compiled(**options: Any) -> qfleet.CompiledCircuit:
+    """Compile CIRCUIT."""
+    options = {"observables": OBSERVABLES, "initial_states": True} | options
+    return qfleet.compile(CIRCUIT, ["x"], **options)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("case", draw_cases(91, 12, most_qubits=6), ids=lambda case: f"{case.seed}")
+def test_random_circuit_from_random_states_equals_cirq(case: Any, dtype: str) -> None:
+    qubits = sorted(case.circuit.all_qubits())
+    arguments = case.circuit, INPUTS, PARAMETERS
+    options = {"dtype": dtype, "initial_states": True}
+    circuit = qfleet.compile(*arguments, case.observables, **options)
+    rng = np.random.default_rng(case.seed)
+    batch = min(case.batch, 3)
+    inputs, parameters = rng.normal(size=(batch, len(INPUTS))), rng.normal(size=len(PARAMETERS))
+    states = random_states(batch, len(qubits), case.seed)
+    upstream = rng.normal(size=(batch, len(case.observables)))
+    values, gradients = circuit.value_and_gradient(
+        inputs, parameters, upstream, initial_states=states, state_gradients=True
+    )
+    final = qfleet.compile(*arguments, **options).state(inputs, parameters, initial_states=states)
+    sums = [cirq.PauliSum.wrap(one) for one in case.observables]
+    matrices = [one.matrix(qubits) for one in sums]
+    scale = max(1.0, *(abs(one).sum(axis=1).max() for one in matrices))
+    tolerance = TOLERANCE[dtype] * scale
+    for row, start in enumerate(states):
+        symbols = dict(zip((*INPUTS, *PARAMETERS), [*inputs[row], *parameters], strict=True))
+        resolved = cirq.resolve_parameters(case.circuit, symbols)
+        unitary = resolved.unitary(qubit_order=qubits, dtype=np.complex128)
+        np.testing.assert_allclose(final[row], unitary @ start, atol=TOLERANCE[dtype])
+        wanted = [np.vdot(unitary @ start, one @ unitary @ start).real for one in matrices]
+        np.testing.assert_allclose(values[row], wanted, atol=tolerance)
+        mixed = sum(weight * one for weight, one in zip(upstream[row], matrices, strict=True))
+        by_state = 2 * unitary.conj().T @ mixed @ unitary @ start
+        np.testing.assert_allclose(gradients.initial_states[row], by_state, atol=5 * tolerance)
+
+
+def test_derivatives_equal_differences() -> None:
+    circuit, states = compiled(), random_states(3, 3)
+    _, gradients = circuit.value_and_gradient(*POINT, initial_states=states)
+    assert gradients.initial_states is None
+    direction = np.array([0.6, -0.8])
+    step = 1e-5
+
+    def along(sign: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        moved = POINT[0], POINT[1] + sign * step * direction
+        values, found = circuit.value_and_gradient(*moved, initial_states=states)
+        return values, found.inputs, found.parameters
+
+    differences = [(up - low) / (2 * step) for up, low in zip(along(1), along(-1), strict=True)]
+    np.testing.assert_allclose(gradients.parameters @ direction, differences[0].sum(), atol=1e-8)
+    tangents, second = circuit.hvp(*POINT, None, None, direction, initial_states=states)
+    np.testing.assert_allclose(tangents, differences[0], atol=1e-8)
+    np.testing.assert_allclose(second.inputs, differences[1], atol=1e-8)
+    np.testing.assert_allclose(second.parameters, differences[2], atol=1e-8)
+
+
+def test_state_gradient_reaches_the_initial_states() -> None:
+    circuit, starts = compiled(observables=()), random_states(3, 3)
+    states = circuit.state(*POINT, initial_states=starts)
+    upstream = random_states(3, 3, seed=1)
+    found = circuit.state_vjp(*POINT, upstream, initial_states=starts, state_gradients=True)
+    # The states are linear in the initial ones, so that <upstream|states> = <gradient|initial>.
+    expected = np.einsum("bi,bi->b", upstream.conj(), states)
+    actual = np.einsum("bi,bi->b", found.initial_states.conj(), starts)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
+
+
+def test_forward_and_vjp_equal_the_joint_call() -> None:
+    circuit, states = compiled(), random_states(3, 3)
+    options = {"initial_states": states, "state_gradients": True}
+    values, expected = circuit.value_and_gradient(*POINT, **options)
+    forward, residuals = circuit.forward(*POINT, initial_states=states)
+    np.testing.assert_array_equal(forward, values)
+    for kept in (residuals, None):
+        found = circuit.vjp(*POINT, np.ones((3, 2)), residuals=kept, **options)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-14)
+    other = {"initial_states": random_states(3, 3, seed=9)}
+    with pytest.raises(ArgumentError, match="residuals belong to another"):
+        circuit.vjp(*POINT, np.ones((3, 2)), residuals=residuals, **other)
+    states[0] = np.roll(states[0], 1)
+    with pytest.raises(ArgumentError, match="kept does not hold the states"):
+        circuit.vjp(*POINT, np.ones((3, 2)), residuals=residuals, initial_states=states)
+
+
+def test_state_without_a_batch_axis_is_one_example() -> None:
+    circuit, states = compiled(), random_states(3, 3)
+    values, gradients = circuit.value_and_gradient(
+        *POINT, initial_states=states, state_gradients=True
+    )
+    point = POINT[0][1], POINT[1]
+    one, by_one = circuit.value_and_gradient(*point, initial_states=states[1], state_gradients=True)
+    np.testing.assert_allclose(one, values[1], atol=1e-14)
+    np.testing.assert_allclose(by_one.initial_states, gradients.initial_states[1], atol=1e-14)
+
+
+def test_states_give_the_batch_of_a_circuit_without_inputs() -> None:
+    circuit = qfleet.compile(
+        cirq.Circuit(cirq.ry(P).on(QUBITS[0])), observables=cirq.Z(QUBITS[0]), initial_states=True
+    )
+    states = np.eye(2)
+    np.testing.assert_allclose(
+        circuit.expectation(None, [0.3], initial_states=states)[:, 0],
+        [np.cos(0.3), -np.cos(0.3)],
+    )
+    assert circuit.expectation(None, [0.3], initial_states=states[0]).shape == (1,)
+    assert circuit.expectation(None, [0.3], initial_states=states[:0]).shape == (0, 1)
+
+
+def test_samples_follow_the_states() -> None:
+    circuit = qfleet.compile(
+        cirq.Circuit(cirq.X(QUBITS[1]), cirq.I(QUBITS[0])), initial_states=True
+    )
+    bits = circuit.sample(None, None, 7, seed=3, initial_states=np.eye(4))
+    wanted = [[0, 1], [0, 0], [1, 1], [1, 0]]
+    np.testing.assert_array_equal(bits, np.repeat(np.array(wanted)[:, None], 7, axis=1))
+
+
+@pytest.mark.parametrize("batch", [1, 5, 40])
+def test_qcnn_whose_last_blocks_are_absorbed_is_exact(batch: int) -> None:
+    model = qcnn(8, features=8)
+    arguments = model.circuit, model.inputs, model.parameters, model.observables
+    taking = qfleet.compile(*arguments, initial_states=True)
+    rng = np.random.default_rng(batch)
+    inputs = rng.normal(size=(batch, len(taking.inputs)))
+    parameters = rng.normal(size=len(taking.parameters))
+    starts = np.zeros((batch, 2 ** len(taking.qubits)))
+    starts[:, 0] = 1
+    own = qfleet.compile(*arguments).value_and_gradient(inputs, parameters)
+    given = taking.value_and_gradient(inputs, parameters, initial_states=starts)
+    np.testing.assert_allclose(given[0], own[0], atol=1e-12)
+    np.testing.assert_allclose(given[1].parameters, own[1].parameters, atol=1e-10)
+
+
+def test_pickled_circuit_takes_states_and_describes_them() -> None:
+    circuit, states = compiled(), random_states(3, 3)
+    copy = pickle.loads(pickle.dumps(circuit))
+    expected = circuit.expectation(*POINT, initial_states=states)
+    np.testing.assert_array_equal(copy.expectation(*POINT, initial_states=states), expected)
+    assert copy.with_all_inputs().takes_states
+    assert "initial states: one per example" in circuit.describe()
+
+
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        (None, "initial_states are missing"),
+        (np.eye(8)[:2], r"initial_states has shape \[2, 8\]: pass an array \[3, 8\]"),
+        (np.eye(4)[:3], r"shape \[3, 4\].*one state of 3 qubits per example"),
+        (2 * np.eye(8)[:3], r"initial_states\[0\] has the norm 2: normalize it to 1, to 0.0001"),
+        (np.full((3, 8), np.nan), r"initial_states\[0\] has the norm nan"),
+        ([["a"] * 8] * 3, "initial_states has dtype"),
+    ],
+)
+def test_wrong_states_are_refused_before_the_call(states: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        compiled().expectation(*POINT, initial_states=states)
+
+
+def test_states_of_a_circuit_without_them_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="compile the circuit with initial_states=True"):
+        compiled(initial_states=False).expectation(*POINT, initial_states=np.eye(8)[:3])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"initial_state": np.eye(8)[0]}, "initial_state and initial_states exclude each other"),
+        ({"method": "trajectories"}, "from .0...0.: pass observables and no initial state"),
+        ({"observables": cirq.Z(cirq.LineQubit(7))}, "initial state has no qubit q\\(7\\)"),
+    ],
+)
+def test_circuit_that_cannot_take_states_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(CircuitError, match=message):
+        compiled(**options)
+
+
+def test_gpu_for_initial_states_warns_and_uses_the_cpu() -> None:
+    devices.warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="takes initial states runs on the CPU"):
+        assert compiled(device="cuda").device == devices.CPU
