@@ -30,7 +30,7 @@ class Case:
     """A model, and the devices that train it.
 
     Attributes:
-        model: "qcnn" or "layers".
+        model: One of MODELS.
         qubits: Number of qubits.
         batch: Examples per step.
         interface: "torch" or "jax" (under jax.jit).
@@ -52,6 +52,9 @@ CASES = {
     "qcnn-16-torch": Case("qcnn", 16, 16, "torch", ("lightning.qubit",), ((30, 65),)),
     "layers-10-torch": Case(
         "layers", 10, 32, "torch", ("lightning.qubit", "default.qubit"), ((50, 200), (15, 60))
+    ),
+    "embedding-10-torch": Case(
+        "embedding", 10, 32, "torch", ("lightning.qubit", "default.qubit"), ((20, 80), (10, 20))
     ),
 }
 
@@ -132,6 +135,24 @@ def entangling_layers(qubits: int) -> tuple[Circuit, tuple[int, ...]]:
     return circuit, (3, qubits, 3)
 
 
+def embedding(qubits: int) -> tuple[Circuit, tuple[int, ...]]:
+    """Return three StronglyEntanglingLayers after AmplitudeEmbedding of 2**qubits features.
+
+    Args:
+        qubits: Number of qubits.
+    """
+
+    def circuit(inputs: TensorLike, weights: TensorLike) -> ExpectationMP:
+        qml.AmplitudeEmbedding(inputs, wires=range(qubits), normalize=True)
+        qml.StronglyEntanglingLayers(weights, wires=range(qubits))
+        return qml.expval(qml.Z(0))
+
+    return circuit, (3, qubits, 3)
+
+
+MODELS = {"qcnn": qcnn, "layers": entangling_layers, "embedding": embedding}
+
+
 def make_step(case: Case, name: str) -> Callable[[], np.ndarray]:
     """Return a function that runs a training step and returns the gradient by the weights.
 
@@ -139,9 +160,10 @@ def make_step(case: Case, name: str) -> Callable[[], np.ndarray]:
         case: The case.
         name: Name of the device.
     """
-    circuit, shape = (qcnn if case.model == "qcnn" else entangling_layers)(case.qubits)
+    circuit, shape = MODELS[case.model](case.qubits)
     random = np.random.default_rng(0)
-    inputs = random.uniform(-np.pi, np.pi, (case.batch, case.qubits))
+    width = 2**case.qubits if case.model == "embedding" else case.qubits
+    inputs = random.uniform(-np.pi, np.pi, (case.batch, width))
     weights = random.uniform(-np.pi, np.pi, shape)
     labels = random.choice([-1.0, 1.0], case.batch)
     if name == "qfleet.qubit":

@@ -71,7 +71,7 @@ class SerializedProgram:
         shared: E expressions of trained symbols only: exponents that the batch shares.
         per_example: F expressions that contain a data symbol: exponents of each example.
         bit_order: [N] bit i of the engine's index of a state is this bit of Cirq's index, where the
-            first qubit is the highest bit; () for programs without states.
+            first qubit is the highest bit; () for programs that neither take nor return states.
     """
 
     serialized: bytes

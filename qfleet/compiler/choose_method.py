@@ -82,8 +82,7 @@ def compile_circuit_by(
     inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
     check_symbols(circuit, inputs, parameters)
     chosen = _method(method)
-    starts_at_zero = initial_state is None and not takes_states
-    has_noise_method = (chosen is None or chosen.noise) and starts_at_zero
+    has_noise_method = (chosen is None or chosen.noise) and initial_state is None
     allows_noise = has_noise_method and bool(readouts)
     program = compile_factors_by(
         method,
@@ -124,10 +123,14 @@ def compile_factors_by(
     is_random = source.has_noise or sampling.shots is not None or sampling.trajectories is not None
     if chosen is None and not is_random:
         return _cheaper(source)
-    if not (chosen and chosen.states) and (not sums or not source.from_zero):
+    if not (chosen and chosen.states) and (not sums or initial_state is not None):
         raise CircuitError(
             f"the method {method} computes expectation values from |0...0>: pass observables and no"
             " initial state, or choose state_vector without noise and shots"
+        )
+    if takes_states and chosen is METHODS["tensor_network"]:
+        raise CircuitError(
+            f"the method {method} has no initial states: choose state_vector, or auto"
         )
     return (chosen or _noisy_method(source)).compile(source)
 

@@ -45,7 +45,8 @@ class DensityProgram(NoisyProgram[np.ndarray]):
 
     def serialized(self, dtype: str) -> SerializedProgram:
         """Return the program in the form that the engine takes; see `AnyProgram`."""
-        return _DensityWriter(self).program()
+        writer = _DensityWriter(self)
+        return writer.program(writer.bit_order)
 
     def last_blocks(self) -> list[int]:
         """Return the last block of each position; that of a measured one comes after all."""

@@ -15,6 +15,7 @@ from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.fused_blocks import embed
 from qfleet.compiler.circuit.light_cone import light_cone, ordered_qubits
 from qfleet.compiler.circuit.sampling import Sampling
+from qfleet.compiler.state.initial_state import check_all_listed
 from qfleet.errors import CircuitError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
         sampling: Trajectories, shots and their seed.
         keys: The inputs that random numbers depend on.
         blocks: First applied first.
+        takes_states: As of `AnyProgram`.
         max_qubits: Widest circuit.
         advice: What to do with a wider one.
         memory_advice: What to do without enough memory.
@@ -64,6 +66,7 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
     sampling: Sampling
     keys: tuple[str, ...]
     blocks: tuple[NoisyBlock[Channel], ...]
+    takes_states: bool = False
 
     checks_gradients = True
     has_hvp = False
@@ -85,6 +88,8 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
         kept, qubits, position = _cone(source)
         placed = [item.on(tuple(position[q] for q in item.qubits)) for item in kept]
         terms = observables.collect(source.readouts, position)
+        if source.takes_states:
+            terms = terms.with_identity()
         if len(qubits) > cls.max_qubits:
             raise CircuitError(
                 f"{cls.kind} have at most {cls.max_qubits} qubits, but the observables depend on"
@@ -103,6 +108,7 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
                 NoisyBlock(block, cls._channels(merge_factors(items, block), block))
                 for block, items in _join(placed)
             ),
+            source.takes_states,
         )
 
     @staticmethod
@@ -206,6 +212,9 @@ def _cone(
     measured = {qubit for observable in source.readouts for qubit in observable.qubits}
     kept = [item for item in light_cone(source.items, measured) if item.qubits]
     ordered = ordered_qubits(kept, measured, source.qubits)
+    if source.takes_states:  # for all qubits of the circuit
+        check_all_listed(frozenset(ordered).difference(source.qubits))
+        ordered = tuple(source.qubits)
     return kept, ordered, {qubit: at for at, qubit in enumerate(ordered)}
 
 

@@ -20,6 +20,9 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         program: The program.
         order: Positions from the lowest bit or digit of an index to the highest.
         keys: Names of data symbols that random numbers depend on.
+
+    Attributes:
+        bit_order: Of a program that takes states: as of `SerializedProgram`.
     """
 
     format: ClassVar[int]
@@ -34,6 +37,9 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         self._channel_ints: list[int] = []
         self._channel_reals: list[float] = []
         self._place = {position: place for place, position in enumerate(order)}
+        self.bit_order = [len(program.qubits) - 1 - position for position in self._place]
+        if not program.takes_states:
+            self.bit_order = []
         blocks: list[int] = []
         for number, block in enumerate(program.blocks):
             places = [self._place[position] for position in block.qubits]
@@ -47,7 +53,7 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         readouts, weights = self._readouts(program)
         self._ints = [
             *(self.format, max(1, len(program.qubits)), len(self.shared), len(self.per_example)),
-            *(program.readouts, *sampling, *self._gates.ints()),
+            *(program.readouts, int(program.takes_states), *sampling, *self._gates.ints()),
             *(len(self._channels), *self._channel_ints),
             *(len(program.blocks), *blocks, *readouts),
         ]

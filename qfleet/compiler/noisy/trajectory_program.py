@@ -43,7 +43,8 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
 
     def serialized(self, dtype: str) -> SerializedProgram:
         """Return the program in the form that the engine takes; see `AnyProgram`."""
-        return _TrajectoryWriter(self).program()
+        writer = _TrajectoryWriter(self)
+        return writer.program(writer.bit_order)
 
     @property
     def trajectories(self) -> int:

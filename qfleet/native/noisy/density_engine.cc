@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "noisy/finite_shots.h"
+#include "noisy/pauli_words.h"
+#include "state/amplitude_order.h"
 #include "state/engine_internal.h"
 
 namespace qfleet {
@@ -237,12 +239,77 @@ void DensityEngine<T>::AddGradients(const Tile& tile, int64_t b, const T* lambda
 }
 
 template <class T>
-void DensityEngine<T>::Initialize(const Layout& layout, T* state) const {
-  // |0><0| is (I + Z) / 2: the words of I and Z have coefficients of 1.
-  const int64_t coefficients = int64_t{1} << 2 * program_->qubits;
-  for (int64_t i = 0; i < coefficients; ++i) {
-    const int64_t low = i & 0x5555555555555555, high = i >> 1 & 0x5555555555555555;
-    std::fill_n(state + i * layout.samples, layout.samples, static_cast<T>(low == high));
+void DensityEngine<T>::Initialize(const Tile& tile, T* state) const {
+  const int64_t samples = tile.call->layout.samples;
+  if (!tile.call->batch->initial_states) {
+    // |0><0| is (I + Z) / 2: the words of I and Z have coefficients of 1.
+    const int64_t coefficients = int64_t{1} << 2 * program_->qubits;
+    for (int64_t i = 0; i < coefficients; ++i) {
+      const int64_t low = i & 0x5555555555555555, high = i >> 1 & 0x5555555555555555;
+      std::fill_n(state + i * samples, samples, static_cast<T>(low == high));
+    }
+    return;
+  }
+  std::fill_n(state, Reals(tile.call->layout, program_->qubits), T{0});
+  const int32_t live = LiveAtStart();
+  for (int64_t s = 0; s < tile.present(); ++s) {
+    const std::vector<Complex> psi = InitialState(tile, s);
+    ForEachRange(*tile.parallel, int64_t{1} << live, static_cast<int64_t>(psi.size()) * live,
+                 [&](int64_t, int64_t first, int64_t end) {
+                   for (int64_t flip = first; flip < end; ++flip) {
+                     const std::vector<double> words = WordsOfFlip(psi, flip, live);
+                     for (int64_t z = 0; z < int64_t{1} << live; ++z)
+                       state[WordIndex(flip, z) * samples + s] = static_cast<T>(words[z]);
+                   }
+                 });
+  }
+}
+
+template <class T>
+std::vector<Complex> DensityEngine<T>::InitialState(const Tile& tile, int64_t sample) const {
+  const Batch& batch = *tile.call->batch;
+  const int64_t amplitudes = int64_t{1} << program_->qubits;
+  const int64_t example = tile.number * tile.call->layout.samples + sample;
+  const T* from = static_cast<const T*>(batch.initial_states) + 2 * example * amplitudes;
+  const BitPermutation permutation(batch.initial_order, program_->qubits);
+  std::vector<Complex> psi(amplitudes);
+  for (int64_t x = 0; x < amplitudes; ++x) {
+    const int64_t y = permutation(x);
+    psi[x] = {static_cast<double>(from[2 * y]), static_cast<double>(from[2 * y + 1])};
+  }
+  return psi;
+}
+
+// With L = sum_P lambda_P <psi|P|psi>, dL/dRe + i dL/dIm = 2 sum_P lambda_P P psi.
+template <class T>
+void DensityEngine<T>::StoreStateGradients(const Tile& tile, const T* lambda) const {
+  const Batch& batch = *tile.call->batch;
+  const int64_t samples = tile.call->layout.samples, amplitudes = int64_t{1} << program_->qubits;
+  const int32_t live = LiveAtStart();
+  const BitPermutation permutation(batch.initial_order, program_->qubits);
+  for (int64_t s = 0; s < tile.present(); ++s) {
+    const std::vector<Complex> psi = InitialState(tile, s);
+    const int64_t flips = int64_t{1} << live;
+    std::vector<std::vector<Complex>> sums(std::min(flips, kMaxRanges),
+                                           std::vector<Complex>(amplitudes));
+    ForEachRange(*tile.parallel, flips, amplitudes * live,
+                 [&](int64_t range, int64_t first, int64_t end) {
+                   std::vector<double> weights(flips);
+                   for (int64_t flip = first; flip < end; ++flip) {
+                     for (int64_t z = 0; z < flips; ++z)
+                       weights[z] = lambda[WordIndex(flip, z) * samples + s];
+                     AddWords(psi, flip, live, weights, &sums[range]);
+                   }
+                 });
+    T* to = static_cast<T*>(batch.initial_gradients) +
+            2 * (tile.number * samples + s) * amplitudes;
+    for (int64_t x = 0; x < amplitudes; ++x) {
+      Complex sum = 0;
+      for (const std::vector<Complex>& one : sums) sum += one[x];
+      const int64_t y = permutation(x);
+      to[2 * y] = static_cast<T>(2 * sum.real());
+      to[2 * y + 1] = static_cast<T>(2 * sum.imag());
+    }
   }
 }
 
@@ -255,7 +322,7 @@ void DensityEngine<T>::Expectation(const Batch& batch, T* values) const {
   ForEachTile(call, [&](int64_t, int64_t number, const Parallel& parallel) {
     const Tile tile(program, call, number, parallel, false);
     AlignedArray<T> state(Reals(call.layout, program.qubits));
-    Initialize(call.layout, state.data());
+    Initialize(tile, state.data());
     for (size_t b = 0; b < program.blocks.size(); ++b)
       Apply(tile, b, false, state.data(), state.data());
     for (int64_t s = 0; s < tile.present(); ++s) {
@@ -281,13 +348,14 @@ void DensityEngine<T>::ReverseTile(const Tile& tile, const T* upstream, int64_t 
   const auto has_gradient = [&](int64_t b) {
     return program.blocks[b].needs_gradient[sums->want_per_example];
   };
-  const int64_t first_needed = program.first_needed[sums->want_per_example];
-  if (first_needed == blocks) return;
+  const bool by_states = tile.call->batch->initial_gradients != nullptr;
+  const int64_t first_needed = by_states ? 0 : program.first_needed[sums->want_per_example];
+  if (first_needed == blocks && !by_states) return;
 
   // The states before the first block of each segment.
   std::vector<AlignedArray<T>> starts;
   AlignedArray<T> state(most);
-  Initialize(layout, state.data());
+  Initialize(tile, state.data());
   for (int64_t b = 0; b < blocks; ++b) {
     if (b % segment == 0) {
       starts.emplace_back(live_before(b));
@@ -319,9 +387,10 @@ void DensityEngine<T>::ReverseTile(const Tile& tile, const T* upstream, int64_t 
     for (int64_t b = last; b-- > std::max(first, first_needed);) {
       if (has_gradient(b))
         AddGradients(tile, b, lambda.data(), before[b - first].data(), sums, per_example_gradients);
-      if (b > first_needed) Apply(tile, b, true, lambda.data(), lambda.data());
+      if (b > first_needed || by_states) Apply(tile, b, true, lambda.data(), lambda.data());
     }
   }
+  if (by_states) StoreStateGradients(tile, lambda.data());
 }
 
 template <class T>

@@ -49,7 +49,16 @@ class DensityEngine : public StatelessEngine<T> {
   // Adds a block's derivatives to the sums, or gradients if examples have matrices of their own.
   void AddGradients(const Tile& tile, int64_t block, const T* lambda, const T* before, Sums* sums,
                     double* per_example_gradients) const;
-  void Initialize(const Layout& layout, T* state) const;
+  // Writes the density matrices before the first block: of |0>, or of the caller's states.
+  void Initialize(const Tile& tile, T* state) const;
+  std::vector<Complex> InitialState(const Tile& tile, int64_t sample) const;
+  // Writes the gradients by the caller's states, given those by their Pauli coefficients.
+  void StoreStateGradients(const Tile& tile, const T* lambda) const;
+  // Digits of the state before the first block; all higher ones are traced out.
+  int32_t LiveAtStart() const {
+    const std::vector<DensityBlock>& blocks = program_->blocks;
+    return static_cast<int32_t>(blocks.empty() ? program_->live_at_end : blocks.front().live);
+  }
   void ReverseTile(const Tile& tile, const T* upstream, int64_t segment, Sums* sums,
                    double* per_example_gradients) const;
   // Calls job(range, tile, parallel) for all tiles, in order within each of a fixed number of

@@ -93,6 +93,7 @@ void ReadCircuit(Reader* in, int64_t most_qubits, AnyProgram* program) {
   program->shared = in->Int(0, kMaxExponents);
   program->per_example = in->Int(0, kMaxExponents);
   program->readouts = in->Count();
+  program->takes_states = in->Int(0, 1) != 0;
   program->shots.shots = in->Int(0, kMaxShots);
   program->shots.seed = in->Int(0, std::numeric_limits<int64_t>::max());
   program->shots.fresh = in->Int(0, 1) != 0;
@@ -130,8 +131,8 @@ DensityProgram::DensityProgram(const std::string& serialized) {
   kind = "density matrices";
   Reader in(serialized);
   ReadCircuit(&in, kMaxDensityQubits, this);
-  const int64_t live = in.Int(1, blocks.empty() ? qubits : blocks.back().live);
-  strings = in.Ints(in.Count(), 0, (int64_t{1} << 2 * live) - 1);
+  live_at_end = in.Int(1, blocks.empty() ? qubits : blocks.back().live);
+  strings = in.Ints(in.Count(), 0, (int64_t{1} << 2 * live_at_end) - 1);
   ReadWeights(&in, strings.size(), this);
 }
 
@@ -144,6 +145,7 @@ TrajectoryProgram::TrajectoryProgram(const std::string& serialized) {
       if (item.channel >= 0) block.depends_on_state |= channels[item.channel].depends_on_state();
   trajectories = in.Int(1, kMaxTrajectories);
   states.qubits = qubits;
+  states.takes_states = takes_states;
   ReadPauliGroups(&in, &states);
   ReadWeights(&in, states.string_count, this);
 }

@@ -71,6 +71,7 @@ struct DensityBlock : NoisyBlock {
 struct DensityProgram : NoisyProgram {
   std::vector<Channel> channels;
   std::vector<DensityBlock> blocks;
+  int64_t live_at_end;           // digits of the state after the last block
   std::vector<int64_t> strings;  // their indices, after the last block
 
   static constexpr int64_t kFormat = 3;  // the first integer

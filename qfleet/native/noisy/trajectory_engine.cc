@@ -61,7 +61,9 @@ int64_t TrajectoryEngine<T>::WorkspaceBytes(const Batch& batch) const {
   // Numbers of each job, which may be more than an int64_t holds.
   const double sums = 8.0 * static_cast<double>(batch.size * jobs_) *
                       static_cast<double>(std::max(program.string_count, program.per_example));
-  return paths * (2 + copies) * StateBytes() + static_cast<int64_t>(std::min(sums, 1e18));
+  const int64_t by_states = batch.initial_gradients ? batch.size * jobs_ * StateBytes() : 0;
+  return paths * (2 + copies) * StateBytes() + by_states +
+         static_cast<int64_t>(std::min(sums, 1e18));
 }
 
 template <class T>
@@ -96,16 +98,20 @@ void TrajectoryEngine<T>::Gradient(const Batch& batch, const T* upstream, double
                                    double* per_example_gradients) const {
   const TrajectoryProgram& program = *program_;
   const bool want_per_example = per_example_gradients != nullptr;
-  if (batch.size == 0 || program.first_needed[want_per_example] == program.blocks.size()) return;
+  const bool by_states = batch.initial_gradients != nullptr;
+  if (batch.size == 0) return;
+  if (program.first_needed[want_per_example] == program.blocks.size() && !by_states) return;
   const Call call(program, batch);
   const int64_t jobs = batch.size * jobs_, width = program.per_example;
   // Each range of jobs has its own sums, which are added in order, so that the result does not
   // depend on the timing of threads.
   std::vector<GradientSums> sums(std::min(jobs, kMaxRanges), GradientSums(program));
   std::vector<double> rows(want_per_example ? jobs * width : 0);
+  const int64_t reals = int64_t{2} << program.qubits;
+  std::vector<T> by_state(by_states ? jobs * reals : 0);
   const int64_t cost = layout_.groups * 16 * static_cast<int64_t>(program.blocks.size() + 1);
   ForEachRange(batch.parallel, jobs, cost, [&](int64_t range, int64_t first, int64_t end) {
-    GradientTask task = {{}, MaxCopies(batch), &sums[range], want_per_example, nullptr};
+    GradientTask task = {{}, MaxCopies(batch), &sums[range], want_per_example, nullptr, nullptr};
     for (int64_t at = first; at < end; ++at) {
       const int64_t b = at / jobs_, job = at % jobs_;
       const T* row = upstream + b * program.readouts;
@@ -113,6 +119,7 @@ void TrajectoryEngine<T>::Gradient(const Batch& batch, const T* upstream, double
       for (double& weight : task.string_weights)
         weight /= static_cast<double>(program.trajectories);
       if (want_per_example) task.per_example_gradients = rows.data() + at * width;
+      if (by_states) task.state_gradient = by_state.data() + at * reals;
       Tree tree(*this, call, b);
       for (int64_t i = job * trees_ / jobs_; i < (job + 1) * trees_ / jobs_; ++i)
         tree.AddGradients(i, task);
@@ -120,6 +127,10 @@ void TrajectoryEngine<T>::Gradient(const Batch& batch, const T* upstream, double
   });
   for (int64_t at = 0; at < static_cast<int64_t>(rows.size()); ++at)
     per_example_gradients[at / width / jobs_ * width + at % width] += rows[at];
+  T* by_example = static_cast<T*>(batch.initial_gradients);
+  if (by_states) std::fill_n(by_example, batch.size * reals, T{0});
+  for (int64_t at = 0; at < static_cast<int64_t>(by_state.size()); ++at)
+    by_example[at / reals / jobs_ * reals + at % reals] += by_state[at];
   GradientSums& total = sums.front();
   for (size_t range = 1; range < sums.size(); ++range) total.Add(sums[range]);
   for (int64_t e = 0; e < program.shared; ++e) shared_gradients[e] += total.shared[e];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "noisy/trajectory_engine.h"
+#include "state/amplitude_order.h"
 
 namespace qfleet {
 
@@ -36,11 +37,29 @@ class TrajectoryEngine<T>::States {
     std::copy_n(from, layout_.tile_reals, state->data());
     return state;
   }
-  State Initial() {
+  // The state of an example before the first block.
+  State Initial(const Batch& batch, int64_t example) {
     State state = Acquire();
-    engine_.kernels_.initialize(state->data(), 0, layout_.groups, layout_.samples, nullptr);
+    if (!batch.initial_states) {
+      engine_.kernels_.initialize(state->data(), 0, layout_.groups, layout_.samples, nullptr);
+      return state;
+    }
+    std::fill_n(state->data(), layout_.tile_reals, T{0});
+    const T* from = static_cast<const T*>(batch.initial_states) + example * ExampleReals();
+    ForEachOwn(batch, [&](int64_t real, int64_t amplitude) {
+      state->data()[real] = from[2 * amplitude];
+      state->data()[real + engine_.kernels_.lanes] = from[2 * amplitude + 1];
+    });
     return state;
   }
+  // Adds the gradient by that state: dL = 2 Re <lambda|d psi>.
+  void AddStateGradient(const Batch& batch, const T* lambda, T* gradient) {
+    ForEachOwn(batch, [&](int64_t real, int64_t amplitude) {
+      gradient[2 * amplitude] += 2 * lambda[real];
+      gradient[2 * amplitude + 1] += 2 * lambda[real + engine_.kernels_.lanes];
+    });
+  }
+  int64_t ExampleReals() const { return int64_t{2} << engine_.program_->qubits; }
 
   // state = matrix, or its adjoint, times state.
   void Apply(size_t b, const SmallMatrix& matrix, bool adjoint, T* state) {
@@ -101,6 +120,13 @@ class TrajectoryEngine<T>::States {
   }
 
  private:
+  // Calls visit(real part in the state, amplitude in the caller's order).
+  template <class Visit>
+  void ForEachOwn(const Batch& batch, const Visit& visit) const {
+    const BitPermutation permutation(batch.initial_order, engine_.program_->qubits);
+    ForEachAmplitude(layout_, engine_.kernels_.lanes, 0, 1, permutation, RunSerially, visit);
+  }
+
   // The kernel of a block's only window, the whole state.
   static Window WholeState() {
     Window window = {};

@@ -38,6 +38,7 @@ struct TrajectoryEngine<T>::GradientTask {
   GradientSums* sums;
   bool want_per_example;
   double* per_example_gradients;  // of the example, if wanted
+  T* state_gradient;              // by the example's initial state; null if not wanted
 };
 
 template <class T>
@@ -47,6 +48,7 @@ class TrajectoryEngine<T>::Tree {
       : engine_(engine),
         program_(*engine.program_),
         call_(call),
+        example_(example),
         exponents_(call.shared),
         states_(engine) {
     exponents_.per_example = call.batch->per_example + example * program_.per_example;
@@ -59,7 +61,7 @@ class TrajectoryEngine<T>::Tree {
 
   // Adds the expectation value of each string and trajectory of a tree to sums[string].
   void AddValues(int64_t tree, double* sums) {
-    State psi = states_.Initial();
+    State psi = states_.Initial(*call_.batch, example_);
     Forward(0, psi->data(), engine_.TrajectoriesOf(tree), sums);
     states_.Release(std::move(psi));
   }
@@ -67,8 +69,10 @@ class TrajectoryEngine<T>::Tree {
   // Adds the gradients of a tree.
   void AddGradients(int64_t tree, const GradientTask& task) {
     task_ = &task;
-    State psi = states_.Initial();
+    State psi = states_.Initial(*call_.batch, example_);
     State lambda = Gradient(0, psi->data(), engine_.TrajectoriesOf(tree));
+    if (task.state_gradient)
+      states_.AddStateGradient(*call_.batch, lambda->data(), task.state_gradient);
     states_.Release(std::move(psi));
     states_.Release(std::move(lambda));
   }
@@ -189,7 +193,9 @@ class TrajectoryEngine<T>::Tree {
   // later; given psi before block `first`, which is overwritten.
   State Gradient(size_t first, T* psi, std::vector<int32_t> trajectories) {
     // Nothing is computed backwards through the blocks before, but trajectories branch off there.
-    for (; first < program_.first_needed[task_->want_per_example]; ++first)
+    const size_t first_needed =
+        task_->state_gradient ? 0 : program_.first_needed[task_->want_per_example];
+    for (; first < first_needed; ++first)
       Advance(first, psi, &trajectories, [&](T* other, const std::vector<int32_t>& others) {
         states_.Release(Gradient(first + 1, other, others));
       });
@@ -246,6 +252,7 @@ class TrajectoryEngine<T>::Tree {
   const TrajectoryEngine& engine_;
   const TrajectoryProgram& program_;
   const Call& call_;
+  int64_t example_;
   Exponents exponents_;
   uint64_t key_;
   std::vector<std::vector<SmallMatrix>> own_;

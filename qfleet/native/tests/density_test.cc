@@ -18,7 +18,7 @@ constexpr double kShrink = 0.8;
 // noise on a alone. The readout is 2 Z_a Z_b + 0.5 = 2 kShrink**2 cos(pi (x + p)) + 0.5.
 Words NoisyPair(int64_t qubits, int64_t a, int64_t b) {
   Words words;
-  words.ints = {3, qubits, 1, 1, 1, 0, 0, 0, 0};  // exact
+  words.ints = {3, qubits, 1, 1, 1, 0, 0, 0, 0, 0};  // exact, from |0>
   words.ints.push_back(2);
   for (int64_t exponent : {-1, 0}) words.AddPowerOfX(exponent);
   words.ints.insert(words.ints.end(), {1, 2, 1, 1});  // a sequence: X**p

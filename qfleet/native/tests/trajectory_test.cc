@@ -18,8 +18,8 @@ namespace {
 // depend on the state. The readout is 2 Z_a Z_b + 0.5 = -2 cos(pi (x + p)) + 0.5.
 Words FlippedPair(int64_t qubits, int64_t a, int64_t b) {
   Words words;
-  // Exponents, readouts, shots, seed, fresh, keys.
-  words.ints = {5, qubits, 1, 1, 1, 0, 7, 0, 1, 0};
+  // Exponents, readouts, initial states, shots, seed, fresh, keys.
+  words.ints = {5, qubits, 1, 1, 1, 0, 0, 7, 0, 1, 0};
   words.ints.push_back(2);
   for (int64_t exponent : {-1, 0}) words.AddPowerOfX(exponent);
   words.ints.insert(words.ints.end(), {1, 2, 1, 1});  // a sequence: X**p

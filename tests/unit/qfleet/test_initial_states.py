@@ -153,6 +153,79 @@ def test_samples_follow_the_states() -> None:
     np.testing.assert_array_equal(bits, np.repeat(np.array(wanted)[:, None], 7, axis=1))
 
 
+NOISY = CIRCUIT.with_noise(cirq.ConstantQubitNoiseModel(cirq.depolarize(0.05)))
+DAMPED = cirq.Circuit(CIRCUIT, cirq.amplitude_damp(0.3).on_each(*QUBITS[:2]), cirq.H(QUBITS[0]))
+
+
+def on_any_states(circuit: qfleet.CompiledCircuit, inputs: np.ndarray, states: np.ndarray) -> Any:
+    """Return values of states of any norm: the values are quadratic forms."""
+    norms = np.linalg.norm(states, axis=1, keepdims=True)
+    return norms**2 * circuit.expectation(inputs, POINT[1], initial_states=states / norms)
+
+
+@pytest.mark.parametrize("circuit", [NOISY, DAMPED], ids=["depolarized", "damped"])
+@pytest.mark.parametrize("batch", [1, 3, 9])
+def test_density_matrices_of_states_equal_cirq(circuit: cirq.Circuit, batch: int) -> None:
+    # The second and third qubit of the observables' cone are traced out early, or not at all.
+    for observables in (OBSERVABLES, (cirq.Z(QUBITS[0]) + 0.2,)):
+        noisy = qfleet.compile(circuit, ["x"], observables=observables, initial_states=True)
+        assert noisy.method == "density_matrix"
+        assert len(noisy.qubits) == 3
+        states, rng = random_states(batch, 3, batch), np.random.default_rng(batch)
+        inputs = rng.normal(size=(batch, 1))
+        upstream = rng.normal(size=(batch, len(observables)))
+        values, gradients = noisy.value_and_gradient(
+            inputs, POINT[1], upstream, initial_states=states, state_gradients=True
+        )
+        for row, start in enumerate(states):
+            resolver = {"x": inputs[row, 0], "p": POINT[1][0], "q": POINT[1][1]}
+            wanted = cirq.DensityMatrixSimulator(dtype=np.complex128).simulate_expectation_values(
+                circuit, list(observables), resolver, initial_state=start, qubit_order=QUBITS
+            )
+            np.testing.assert_allclose(values[row], wanted, atol=1e-10)
+        steps = random_states(batch, 3, 77)
+        change = (
+            on_any_states(noisy, inputs, states + steps)
+            - on_any_states(noisy, inputs, states - steps)
+        ) / 2
+        found = (gradients.initial_states.conj() * steps).sum(axis=1).real
+        np.testing.assert_allclose(found, (upstream * change).sum(axis=1), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_trajectories_of_states_have_exact_derivatives(dtype: str) -> None:
+    noisy = qfleet.compile(
+        NOISY, ["x"], observables=OBSERVABLES, initial_states=True, trajectories=40, dtype=dtype
+    )
+    states, steps = random_states(3, 3), random_states(3, 3, 77)
+    _, gradients = noisy.value_and_gradient(*POINT, initial_states=states, state_gradients=True)
+    # The drawn unitaries depend on the inputs only, so that each estimate is a quadratic form.
+    change = (
+        on_any_states(noisy, POINT[0], states + steps)
+        - on_any_states(noisy, POINT[0], states - steps)
+    ) / 2
+    found = (gradients.initial_states.conj() * steps).sum(axis=1).real
+    np.testing.assert_allclose(found, change.sum(axis=1), atol=20 * TOLERANCE[dtype])
+
+
+def test_estimates_of_states_are_those_of_density_matrices() -> None:
+    states = random_states(3, 3)
+    options = {"observables": OBSERVABLES, "initial_states": True}
+    exact = qfleet.compile(DAMPED, ["x"], **options)
+    estimated = qfleet.compile(DAMPED, ["x"], **options, trajectories=4000, seed=3)
+    measured = qfleet.compile(CIRCUIT, ["x"], **options, shots=20000, seed=3)
+    arguments = {"initial_states": states, "state_gradients": True}
+    values, gradients = exact.value_and_gradient(*POINT, **arguments)
+    means, slopes = estimated.value_and_gradient(*POINT, **arguments)
+    np.testing.assert_allclose(means, values, atol=0.1)
+    np.testing.assert_allclose(slopes.initial_states, gradients.initial_states, atol=0.15)
+    shots, wanted = (
+        one.expectation(*POINT, initial_states=states) for one in (measured, compiled())
+    )
+    assert not np.array_equal(shots, wanted)
+    np.testing.assert_allclose(shots, wanted, atol=0.05)
+
+
 @pytest.mark.parametrize("batch", [1, 5, 40])
 def test_qcnn_whose_last_blocks_are_absorbed_is_exact(batch: int) -> None:
     model = qcnn(8, features=8)
@@ -203,7 +276,8 @@ def test_states_of_a_circuit_without_them_are_refused() -> None:
     ("options", "message"),
     [
         ({"initial_state": np.eye(8)[0]}, "initial_state and initial_states exclude each other"),
-        ({"method": "trajectories"}, "from .0...0.: pass observables and no initial state"),
+        ({"method": "tensor_network"}, "tensor_network has no initial states"),
+        ({"method": "density_matrix", "observables": ()}, "pass observables"),
         ({"observables": cirq.Z(cirq.LineQubit(7))}, "initial state has no qubit q\\(7\\)"),
     ],
 )
