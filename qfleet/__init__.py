@@ -7,6 +7,7 @@
 
 Public names, which are imported when they are first used:
     compile, CompiledCircuit, Gradients, Residuals     NumPy interface (engine)
+    compile_batch, CircuitBatch, CircuitGroup          the same for different circuits in one call
     MitigatedCircuit                                   zero-noise extrapolation
     NoisyForward, SampledForward                       noisy values, noiseless gradients
     num_threads, set_num_threads                       threads of the engine
@@ -32,6 +33,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from qfleet.engine.circuit_batch import CircuitBatch, CircuitGroup, compile_batch
     from qfleet.engine.compiled_circuit import CompiledCircuit
     from qfleet.engine.compiled_circuit import compile_circuit as compile
     from qfleet.engine.gradients import Gradients, Residuals
@@ -52,7 +54,9 @@ if TYPE_CHECKING:
 # Public name -> module and name there. Cirq and sympy take seconds to import.
 _LAZY_NAMES = {
     "ArgumentError": ("qfleet.errors", "ArgumentError"),
+    "CircuitBatch": ("qfleet.engine.circuit_batch", "CircuitBatch"),
     "CircuitError": ("qfleet.errors", "CircuitError"),
+    "CircuitGroup": ("qfleet.engine.circuit_batch", "CircuitGroup"),
     "CompiledCircuit": ("qfleet.engine.compiled_circuit", "CompiledCircuit"),
     "DeviceError": ("qfleet.errors", "DeviceError"),
     "Gradients": ("qfleet.engine.gradients", "Gradients"),
@@ -65,13 +69,16 @@ _LAZY_NAMES = {
     "ShardingError": ("qfleet.errors", "ShardingError"),
     "__version__": ("qfleet.engine.version", "__version__"),
     "compile": ("qfleet.engine.compiled_circuit", "compile_circuit"),
+    "compile_batch": ("qfleet.engine.circuit_batch", "compile_batch"),
     "num_threads": ("qfleet.engine.library", "num_threads"),
     "set_num_threads": ("qfleet.engine.library", "set_num_threads"),
 }
 
 __all__ = [
     "ArgumentError",
+    "CircuitBatch",
     "CircuitError",
+    "CircuitGroup",
     "CompiledCircuit",
     "DeviceError",
     "Gradients",
@@ -84,6 +91,7 @@ __all__ = [
     "ShardingError",
     "__version__",
     "compile",
+    "compile_batch",
     "num_threads",
     "set_num_threads",
 ]

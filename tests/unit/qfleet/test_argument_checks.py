@@ -57,6 +57,7 @@ SUMS = [2 * cirq.Z(A) + cirq.X(B)]
 PAIRS = {("0", "1"): PairCalibration()}
 DEVICE = Calibration("d", "cz", "sx", {"0": QubitCalibration(), "1": QubitCalibration()}, PAIRS)
 QUBIT_RATES = dict.fromkeys(("error", "duration", "p01", "p10", "over_rotation"), 0.1)
+BATCH = qfleet.compile_batch([CIRCUIT] * 3, ["x"], ["p"], SUMS)
 MAPPED = map_to_device(CIRCUIT, DEVICE, SUMS)
 ROWS, SHARED = np.zeros((3, 1)), np.zeros(1)
 POINT = {"inputs": ROWS, "parameters": SHARED}
@@ -88,6 +89,15 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "from_factors": (
         qfleet.CompiledCircuit.from_factors,
         {"factors": lowering.lower(CIRCUIT), **SYMBOLS, "qubits": QUBITS},
+    ),
+    "compile_batch": (
+        qfleet.compile_batch,
+        {"circuits": [CIRCUIT], **SYMBOLS, "dtype": "complex128", "method": "auto"}
+        | {"device": "cpu"},
+    ),
+    "batch_gradient": (
+        BATCH.value_and_gradient,
+        {**POINT, "upstream": np.ones((3, 1)), "input_gradients": True},
     ),
     "expectation": (READS.expectation, POINT),
     "vjp": (
