@@ -46,6 +46,7 @@ def build_simulator(
     method: "Method" = "auto",
     program: "AnyProgram | None" = None,
     sampling: "Sampling | None" = None,
+    initial_states: bool = False,
 ) -> "Simulator":
     """Compile a circuit for an engine.
 
@@ -65,14 +66,16 @@ def build_simulator(
         program: The circuit, compiled for the native engine by `compile_circuit_by`, if the caller
             has it. It has an effect only where that engine is used.
         sampling: Trajectories and shots, by the backend "qfleet"; none unless given.
+        initial_states: True for a simulator that takes a state per example; see `Simulator`.
 
     Returns:
         The simulator.
 
     Raises:
-        ArgumentError: The backend is unknown.
+        ArgumentError: The backend is unknown, or the program takes initial states and they are not
+            wanted, or the reverse.
         CircuitError: The circuit, its symbols or the observables are not supported, or the engine
-            has no shots.
+            has no shots or initial states.
         ShardingError: The state cannot be sharded with this backend, or on this machine.
         LibraryError: TensorFlow Quantum is not installed.
     """
@@ -83,6 +86,10 @@ def build_simulator(
     if not is_native and (sampling.shots or sampling.trajectories):
         raise CircuitError(
             "shots and trajectories need qfleet's native engine, and states that are not sharded"
+        )
+    if initial_states and (backend == "tfq" or state_group.current_group() is not None):
+        raise CircuitError(
+            "initial states need the backend qfleet or tensorflow, and states that are not sharded"
         )
     # The engines import TensorFlow, which users of the compiler should not wait for.
     if (group := state_group.current_group()) is not None:
@@ -97,7 +104,14 @@ def build_simulator(
         from qfleet.tensorflow.stateless_simulators import StatelessSimulator
 
         arguments = circuit, inputs, parameters, observables
-        program = program or compile_circuit_by(method, *arguments, sampling=sampling)
+        program = program or compile_circuit_by(
+            method, *arguments, takes_states=initial_states, sampling=sampling
+        )
+        if program.takes_states != initial_states:
+            raise ArgumentError(
+                f"program has takes_states={program.takes_states}, and initial_states is"
+                f" {initial_states}: compile the program with takes_states={initial_states}"
+            )
         if program.has_states:
             return NativeSimulator(*arguments, dtype=dtype, program=cast("Program", program))
         return StatelessSimulator(program, dtype=dtype)
@@ -106,9 +120,8 @@ def build_simulator(
     from qfleet.compiler.state.program import compile_program
     from qfleet.tensorflow.dense import TensorFlowSimulator
 
-    return TensorFlowSimulator(
-        compile_program(circuit, inputs, parameters, observables), dtype=dtype
-    )
+    program = compile_program(circuit, inputs, parameters, observables, takes_states=initial_states)
+    return TensorFlowSimulator(program, dtype=dtype)
 
 
 def _build_sharded(

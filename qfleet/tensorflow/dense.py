@@ -25,6 +25,7 @@ class TensorFlowSimulator(Simulator):
         self.program = program
         self.inputs, self.parameters = program.inputs, program.parameters
         self.readouts, self.qubits = program.readouts, program.qubits
+        self.takes_states = program.takes_states
         self.dtype, self._complex = REAL_DTYPES[dtype], COMPLEX_DTYPES[dtype]
         self._matrices = BlockMatrices(program, self._complex)
         self._bases = [
@@ -38,30 +39,39 @@ class TensorFlowSimulator(Simulator):
 
     # AutoGraph would take longer than everything else in tracing.
     @tf.autograph.experimental.do_not_convert
-    def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+    def expectation(
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tf.Tensor:
         """Compute the readouts; see Simulator.expectation."""
-        angles, parameters = self._checked_arguments(angles, parameters)
-        state = self._evolve(angles, parameters)
+        symbols = self._checked_arguments(angles, parameters, *initial_states)
+        state = self._evolve(*symbols)
         values = tf.constant(self.program.terms.offsets[np.newaxis], self.dtype)
         for basis in self._bases:
             values += basis(state)
-        return tf.broadcast_to(values, [tf.shape(angles)[0], self.readouts])
+        return tf.broadcast_to(values, [tf.shape(symbols[0])[0], self.readouts])
 
     # AutoGraph would take longer than everything else in tracing.
     @tf.autograph.experimental.do_not_convert
-    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+    def state(
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tf.Tensor:
         """Compute the state vectors; see Simulator.state."""
         self._require_state_output()
-        angles, parameters = self._checked_arguments(angles, parameters)
-        state = self._evolve(angles, parameters)
-        return tf.broadcast_to(state, [tf.shape(angles)[0], 2 ** len(self.qubits)])
+        symbols = self._checked_arguments(angles, parameters, *initial_states)
+        state = self._evolve(*symbols)
+        return tf.broadcast_to(state, [tf.shape(symbols[0])[0], 2 ** len(self.qubits)])
 
-    def _evolve(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """Return the states [B, 2**N]; [1, 2**N] if no block has a data symbol."""
-        initial = self.program.initial
-        if initial is None:
-            initial = np.eye(1, 2 ** len(self.qubits))
-        state = tf.constant(initial.reshape(1, -1).astype(self._complex.as_numpy_dtype))
+    def _evolve(
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the states [B, 2**N]; [1, 2**N] if nothing differs per example."""
+        if initial_states:
+            (state,) = initial_states
+        else:
+            initial = self.program.initial
+            if initial is None:
+                initial = np.eye(1, 2 ** len(self.qubits))
+            state = tf.constant(initial.reshape(1, -1).astype(self._complex.as_numpy_dtype))
         matrices = self._matrices(angles, parameters)
         for block, matrix in zip(self.program.blocks, matrices, strict=True):
             state = _apply(matrix, block.qubits, state, len(self.qubits))

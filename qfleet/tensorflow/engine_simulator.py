@@ -3,6 +3,8 @@
 import abc
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from qfleet import native
 from qfleet.compiler.any_program import SerializedProgram
 from qfleet.engine import devices, memory
@@ -12,6 +14,9 @@ from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.micro_batch import MEMORY_LIMIT, current_micro_batch
 from qfleet.tensorflow.runtime import is_watched, tf
 from qfleet.tensorflow.simulator import Gradient, Simulator
+
+NO_STATES = np.zeros((0, 0), np.complex64)
+"""The operand of initial states, if a program does not take any."""
 
 
 class EngineSimulator(Simulator):
@@ -47,7 +52,7 @@ class EngineSimulator(Simulator):
         Raises:
             DeviceError: The library of the device is not built.
         """
-        self._serialized = written.serialized
+        self._serialized, self._order = written.serialized, list(written.bit_order)
         self._device_attributes = device_attributes(self._device)
         self._free = memory.available_bytes()
         self._exponents = BatchGateExponents(
@@ -57,42 +62,50 @@ class EngineSimulator(Simulator):
 
     # AutoGraph would take longer than everything else in tracing.
     @tf.autograph.experimental.do_not_convert
-    def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+    def expectation(
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tf.Tensor:
         """Compute the readouts; see Simulator.expectation."""
-        angles, parameters = self._checked_arguments(angles, parameters)
-        by_angles, by_parameters = is_watched(angles), is_watched(parameters)
-        if by_angles or by_parameters:
+        symbols = self._checked_arguments(angles, parameters, *initial_states)
+        watched = [is_watched(one) for one in symbols]
+        by_angles = watched[0]
+        if any(watched):
             self.require_memory(2)
 
         @tf.custom_gradient
-        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
-            exponents = self._exponents(angles, parameters)
+        def values(*symbols: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+            exponents = self._exponents(*symbols[:2])
             result, kept = native.ops().qfleet_expectation(
                 *exponents,
+                initial_states=self._initial_states(symbols),
                 program=self._serialized,
                 T=self.dtype,
-                keep_states=bool(by_angles or by_parameters),
+                keep_states=any(watched),
+                order=self._order,
                 **self._device_attributes,
                 **self._plan_attributes(not by_angles),
             )
 
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
                 return self._gradients(
                     "qfleet_expectation_gradient",
                     lambda *symbols: self._plain.expectation(*symbols),
-                    angles,
-                    parameters,
+                    symbols,
                     upstream,
+                    watched,
                     exponents=exponents,
                     operands=(upstream, kept),
-                    by_each=self._mixed or by_angles is not False,
                     **self._plan_attributes(by_angles is False),
                 )
 
             return result, gradient
 
-        result = values(angles, parameters)
-        return tf.ensure_shape(result, [angles.shape[0], self.readouts])
+        result = values(*symbols)
+        return tf.ensure_shape(result, [symbols[0].shape[0], self.readouts])
+
+    def _initial_states(self, symbols: Sequence[tf.Tensor]) -> tf.Tensor | np.ndarray:
+        """Return the operand of initial states."""
+        return symbols[-1] if self.takes_states else NO_STATES
 
     def _plan_attributes(self, subspace: bool) -> dict[str, int]:
         """Attributes of the plan: if the subspace plan is allowed, and bytes for kept states.
@@ -111,42 +124,45 @@ class EngineSimulator(Simulator):
     def _gradients(
         self,
         op: str,
-        plain: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-        angles: tf.Tensor,
-        parameters: tf.Tensor,
+        plain: Callable[..., tf.Tensor],
+        symbols: tuple[tf.Tensor, ...],
         upstream: tf.Tensor,
+        watched: Sequence[bool | None],
         *,
         exponents: Sequence[tf.Tensor],
         operands: tuple[tf.Tensor, tf.Tensor],
-        by_each: bool,
         **attributes: int | list[int],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute the gradients by angles and parameters, which are differentiable again.
+    ) -> tuple[tf.Tensor | None, ...]:
+        """Compute the gradients by angles, parameters and initial states, differentiable again.
 
         Args:
             op: Name of the adjoint operation.
             plain: The same function in plain TensorFlow, for second derivatives.
-            angles: [B, inputs].
-            parameters: [parameters].
+            symbols: [B, inputs] angles, [parameters], and [B, 2**N] initial states, if any.
             upstream: Gradient by the function's result.
+            watched: For each of `symbols` as `is_watched`.
             exponents: Those of the forward pass, whose kept states belong to equal bits.
             operands: Further operands of the operation.
-            by_each: If gradients by the per-example exponents are needed.
             attributes: Further attributes of the operation.
         """
+        by_each = self._mixed or watched[0] is not False
+        by_states = self.takes_states and watched[-1] is not False
 
         @tf.custom_gradient
-        def first(
-            angles: tf.Tensor, parameters: tf.Tensor, upstream: tf.Tensor
-        ) -> tuple[list[tf.Tensor], Callable[..., list[tf.Tensor]]]:
+        def first(*sources: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., list[tf.Tensor]]]:
+            *symbols, upstream = sources
+            angles, parameters = symbols[:2]
             with tf.GradientTape() as tape:
                 tape.watch([angles, parameters])
                 again = self._exponents(angles, parameters)
-            by_shared, by_example = getattr(native.ops(), op)(
+            by_shared, by_example, by_initial = getattr(native.ops(), op)(
                 *exponents,
                 *operands,
+                initial_states=self._initial_states(symbols),
                 per_example_gradients=by_each,
+                state_gradients=by_states,
                 program=self._serialized,
+                order=self._order,
                 **self._device_attributes,
                 **attributes,
             )
@@ -157,16 +173,17 @@ class EngineSimulator(Simulator):
             result = tape.gradient(
                 targets, [angles, parameters], gradients, unconnected_gradients="zero"
             )
+            if by_states:
+                result.append(by_initial)
 
             def second(*second_upstream: tf.Tensor) -> list[tf.Tensor]:
-                sources = [angles, parameters, upstream]
                 with tf.GradientTape() as outer:
                     outer.watch(sources)
                     with tf.GradientTape() as inner:
-                        inner.watch(sources[:2])
-                        values = plain(angles, parameters)
+                        inner.watch(symbols)
+                        values = plain(*symbols)
                     gradients = inner.gradient(
-                        values, sources[:2], upstream, unconnected_gradients="zero"
+                        values, symbols[: len(result)], upstream, unconnected_gradients="zero"
                     )
                 found: list[tf.Tensor] = outer.gradient(
                     gradients, sources, second_upstream, unconnected_gradients="zero"
@@ -175,7 +192,8 @@ class EngineSimulator(Simulator):
 
             return result, second
 
-        return tuple(first(angles, parameters, upstream))
+        found = first(*symbols, upstream)
+        return (*found, *[None] * (len(symbols) - len(found)))
 
 
 def device_attributes(device: Device) -> dict[str, str | int]:

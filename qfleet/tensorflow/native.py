@@ -63,19 +63,21 @@ class NativeSimulator(EngineSimulator):
         self.program = program or compile_program(circuit, inputs, parameters, readouts)
         self.inputs, self.parameters = self.program.inputs, self.program.parameters
         self.qubits, self._subspace = self.program.qubits, self.program.subspace
-        self.readouts = len(readouts)
+        self.readouts, self.takes_states = len(readouts), self.program.takes_states
         self.dtype = REAL_DTYPES[dtype]
         self._complex = COMPLEX_DTYPES[dtype]
         self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts))
         wanted = devices.resolve(None)
-        self._device = device_choice.choose(wanted, self.program, dtype, self._threads)
+        if self.takes_states:
+            devices.warn_once("a circuit that takes initial states", wanted)
+        else:
+            self._device = device_choice.choose(wanted, self.program, dtype, self._threads)
         if self._device != CPU:
             devices.info_of(self._device)  # an error of an operation would be an OpError
         devices.require_memory(self._device, len(self.qubits), self._complex.size)
         prepared = self.program.serialized(dtype)
         self.plan, self.prefix = prepared.plan, prepared.prefix
         self._load(prepared)
-        self._order = list(prepared.bit_order)
 
     @cached_property
     def _plain(self) -> TensorFlowSimulator:
@@ -111,6 +113,8 @@ class NativeSimulator(EngineSimulator):
         Returns:
             The number of states; 0 if the engine evolves each example.
         """
+        if self.takes_states:
+            return 0
         angles = tf.convert_to_tensor(angles, self.dtype)
         exponents = self._exponents(angles, tf.zeros([len(self.parameters)], self.dtype))
         size = native.ops().qfleet_subspace_size(
@@ -131,17 +135,20 @@ class NativeSimulator(EngineSimulator):
         return len(plan.plan_for_program(program, bits).swaps)
 
     @tf.autograph.experimental.do_not_convert
-    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+    def state(
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tf.Tensor:
         """Compute the state vectors; see Simulator.state."""
         self._require_state_output()
-        angles, parameters = self._checked_arguments(angles, parameters)
-        by_angles = is_watched(angles)
+        symbols = self._checked_arguments(angles, parameters, *initial_states)
+        watched = [is_watched(one) for one in symbols]
 
         @tf.custom_gradient
-        def states(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
-            exponents = self._exponents(angles, parameters)
+        def states(*symbols: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+            exponents = self._exponents(*symbols[:2])
             result = native.ops().qfleet_state(
                 *exponents,
+                initial_states=self._initial_states(symbols),
                 program=self._serialized,
                 T=self._complex,
                 order=self._order,
@@ -149,21 +156,19 @@ class NativeSimulator(EngineSimulator):
                 **self._device_attributes,
             )
 
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
                 return self._gradients(
                     "qfleet_state_gradient",
                     lambda *symbols: self._plain.state(*symbols),
-                    angles,
-                    parameters,
+                    symbols,
                     upstream,
+                    watched,
                     exponents=exponents,
                     operands=(result, upstream),
-                    by_each=self._mixed or by_angles is not False,
-                    order=self._order,
                     fixed_layout=current_micro_batch() is not None,
                 )
 
             return result, gradient
 
-        result = states(angles, parameters)
-        return tf.ensure_shape(result, [angles.shape[0], 2 ** len(self.qubits)])
+        result = states(*symbols)
+        return tf.ensure_shape(result, [symbols[0].shape[0], 2 ** len(self.qubits)])

@@ -18,6 +18,7 @@ from qfleet.distributed.stage_programs import seed_program, stage_programs
 from qfleet.distributed.state_group import StateGroup
 from qfleet.engine import library, memory
 from qfleet.errors import ShardingError
+from qfleet.tensorflow.engine_simulator import NO_STATES
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import is_watched, tf
 from qfleet.tensorflow.shard_exchange import ShardExchange
@@ -136,6 +137,7 @@ class ShardedSimulator(Simulator):
             exponents = self._exponents(angles, parameters)
             whole = native.ops().qfleet_state(
                 *exponents,
+                initial_states=NO_STATES,
                 program=self._seed_bytes,
                 T=self._complex,
                 order=list(self._seed.order),
@@ -212,10 +214,11 @@ class ShardedSimulator(Simulator):
             exponents, self._own_part(whole), upstream, kept, by_each, self._room
         )
         if self._seed.writer.has_gradient[by_each]:
-            by_shared, by_example = native.ops().qfleet_state_gradient(
+            by_shared, by_example, _ = native.ops().qfleet_state_gradient(
                 *exponents,
                 whole,
                 self._in_whole_seed(by_seeds),
+                initial_states=NO_STATES,
                 program=self._seed_bytes,
                 order=list(self._seed.order),
                 per_example_gradients=by_each,

@@ -10,8 +10,8 @@ from qfleet.tensorflow.runtime import tf
 
 REAL_DTYPES = {"complex64": tf.float32, "complex128": tf.float64}
 COMPLEX_DTYPES = {"complex64": tf.complex64, "complex128": tf.complex128}
-Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""The gradients by angles and parameters, from that by a result; of tf.custom_gradient."""
+Gradient = Callable[[tf.Tensor], tuple[tf.Tensor | None, ...]]
+"""The gradients by each argument, from that by a result; of tf.custom_gradient."""
 
 _AMPLITUDE_BYTES = {tf.float32: 8, tf.float64: 16}
 
@@ -30,6 +30,8 @@ class Simulator(abc.ABC):
             that no observable depends on may be left out.
         dtype: Of angles and readouts, tf.float32 or tf.float64.
         has_no_state: If its memory does not grow with 2**qubits.
+        takes_states: If `expectation` and `state` take initial states as a third argument, by which
+            they are differentiable, too: [B, 2**N] complex, of norm 1.
     """
 
     inputs: tuple[str, ...]
@@ -38,6 +40,7 @@ class Simulator(abc.ABC):
     qubits: tuple[cirq.Qid, ...]
     dtype: tf.DType
     has_no_state = False
+    takes_states = False
 
     @abc.abstractmethod
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
@@ -92,9 +95,9 @@ class Simulator(abc.ABC):
         memory.require_memory(len(self.qubits), _AMPLITUDE_BYTES[self.dtype], states, processes)
 
     def _checked_arguments(
-        self, angles: tf.Tensor, parameters: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the arguments as tensors of `dtype` with checked shapes."""
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        """Return the arguments as tensors of checked shapes."""
         angles = tf.convert_to_tensor(angles, self.dtype, name="angles")
         parameters = tf.convert_to_tensor(parameters, self.dtype, name="parameters")
         if not angles.shape.is_compatible_with([None, len(self.inputs)]):
@@ -106,6 +109,20 @@ class Simulator(abc.ABC):
                 f"parameters have shape {parameters.shape}:"
                 f" the circuit takes [{len(self.parameters)}]"
             )
+        if len(initial_states) != self.takes_states:
+            raise ValueError(
+                f"there are {len(initial_states)} tensors of initial states: the circuit takes"
+                f" {int(self.takes_states)}"
+            )
+        shape = [angles.shape[0], 2 ** len(self.qubits)]
+        dtype = tf.complex64 if self.dtype == tf.float32 else tf.complex128
+        states = [tf.convert_to_tensor(one, dtype, name="states") for one in initial_states]
+        for one in states:
+            if not one.shape.is_compatible_with(shape):
+                raise ValueError(
+                    f"initial states have shape {one.shape}: the circuit takes"
+                    f" [{shape[0] or 'batch'}, {shape[1]}]"
+                )
         if angles.shape[0] == 0:
             # Constant folding of an empty batch crashes TensorFlow with a division by zero.
             angles = tf.raw_ops.PlaceholderWithDefault(input=angles, shape=[None, len(self.inputs)])
@@ -113,6 +130,7 @@ class Simulator(abc.ABC):
         return (
             tf.ensure_shape(angles, [None, len(self.inputs)]),
             tf.ensure_shape(parameters, [len(self.parameters)]),
+            *(tf.ensure_shape(one, [None, shape[1]]) for one in states),
         )
 
     def _require_state_output(self) -> None:

@@ -140,6 +140,7 @@ def test_missing_library_is_one_device_error_sentence(
 
 def test_operation_without_its_library_is_unavailable(tmp_path: Path) -> None:
     from qfleet import native
+    from qfleet.tensorflow.engine_simulator import NO_STATES
     from qfleet.tensorflow.native import NativeSimulator
     from qfleet.tensorflow.runtime import tf
 
@@ -148,11 +149,22 @@ def test_operation_without_its_library_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(tf.errors.UnavailableError, match=f"cannot be loaded: {missing}"):
         native.ops().qfleet_state(
             *simulator._exponents(ROWS, ANGLES),
+            initial_states=NO_STATES,
             program=simulator._serialized,
             T=tf.complex64,
             order=[0, 1, 2],
             device_library=str(missing),
         )
+
+
+@pytest.mark.usefixtures("on_device")
+def test_initial_states_warn_and_use_the_cpu() -> None:
+    from qfleet.tensorflow.layers import Expectation
+
+    devices.warn_once.cache_clear()
+    with pytest.warns(UserWarning, match=f"initial states.*{devices.resolve(DEVICE)}"):
+        layer = Expectation(CIRCUIT, ["x"], OBSERVABLES, initial_states=True)
+    assert layer([np.eye(8)[:3], ROWS]).shape == (3, 2)
 
 
 @pytest.mark.usefixtures("on_device")

@@ -179,6 +179,7 @@ def compile_program(
     *,
     target: Target = "native",
     initial_state: np.ndarray | None = None,
+    takes_states: bool = False,
 ) -> Program:
     """Compile a circuit.
 
@@ -190,6 +191,7 @@ def compile_program(
             state of all qubits of the circuit, global phase included.
         target: The engine that runs the program.
         initial_state: As for `compile_factors`.
+        takes_states: As for `compile_factors`.
 
     Returns:
         The program.
@@ -209,6 +211,7 @@ def compile_program(
         qubits=sorted(circuit.all_qubits()),
         target=target,
         initial_state=initial_state,
+        takes_states=takes_states,
     )
     return replace(program, gates=(len(list(circuit.all_operations())), program.gates[1]))
 

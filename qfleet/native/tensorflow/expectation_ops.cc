@@ -31,11 +31,13 @@ class ExpectationGradientOp : public ProgramOp {
   absl::Status ComputeBatch(OpKernelContext* context, const qfleet_batch& batch) override {
     Buffer upstream;
     ExponentGradients gradients;
+    qfleet_batch differentiated = batch;
     TF_RETURN_IF_ERROR(ReadMatrix(context, 2, "upstream", batch.size, info_.readouts, &upstream));
     TF_RETURN_IF_ERROR(AllocateGradients(context, batch.size, &gradients));
+    TF_RETURN_IF_ERROR(AllocateStateGradients(context, 2, &differentiated));
     const KeptStates kept(context, 3);
     return ToStatus(qfleet_expectation_gradient(
-        program(), &batch, upstream.data, upstream.count, kept.tensor.data(),
+        program(), &differentiated, upstream.data, upstream.count, kept.tensor.data(),
         kept.tensor.NumElements(), kept.owned != nullptr, gradients.shared.doubles(),
         gradients.shared.count, gradients.per_example.doubles(), gradients.per_example.count));
   }
@@ -78,12 +80,14 @@ class StateGradientOp : public ProgramOp {
   absl::Status ComputeBatch(OpKernelContext* context, const qfleet_batch& batch) override {
     Buffer states, upstream;
     ExponentGradients gradients;
+    qfleet_batch differentiated = batch;
     TF_RETURN_IF_ERROR(ReadMatrix(context, 2, "states", batch.size, amplitudes(), &states));
     TF_RETURN_IF_ERROR(ReadMatrix(context, 3, "upstream", batch.size, amplitudes(), &upstream));
     TF_RETURN_IF_ERROR(AllocateGradients(context, batch.size, &gradients));
+    TF_RETURN_IF_ERROR(AllocateStateGradients(context, 2, &differentiated));
     return ToStatus(qfleet_state_gradient(
-        program(), &batch, order_.data(), order_.size(), states.data, states.count, upstream.data,
-        upstream.count, gradients.shared.doubles(), gradients.shared.count,
+        program(), &differentiated, order_.data(), order_.size(), states.data, states.count,
+        upstream.data, upstream.count, gradients.shared.doubles(), gradients.shared.count,
         gradients.per_example.doubles(), gradients.per_example.count));
   }
 };
@@ -106,6 +110,9 @@ class ClockOp : public tf::OpKernel {
 
 }  // namespace
 
+// The last input: empty, unless the program takes states.
+#define QFLEET_INITIAL_STATES Input("initial_states: S").Attr("S: {complex64, complex128}")
+
 // An op of a whole program, on the CPU unless device_library is the path of a device library.
 #define QFLEET_WHOLE_OP(name) \
   QFLEET_OP(name).Attr("device_library: string = ''").Attr("device: int = 0")
@@ -117,7 +124,8 @@ QFLEET_WHOLE_OP("QfleetExpectation")
     .Attr("keep_states: bool")
     .Attr("allow_subspace: bool")
     .Attr("memory_limit: int")
-    .SetShapeFn(RowsShape);
+    .Attr("order: list(int) = []")
+    .QFLEET_INITIAL_STATES.SetShapeFn(RowsShape);
 QFLEET_WHOLE_OP("QfleetExpectationGradient")
     .Input("upstream: T")
     .Input("kept: T")
@@ -127,6 +135,9 @@ QFLEET_WHOLE_OP("QfleetExpectationGradient")
     .Attr("per_example_gradients: bool")
     .Attr("allow_subspace: bool")
     .Attr("memory_limit: int")
+    .Attr("order: list(int) = []")
+    .Attr("state_gradients: bool = false")
+    .QFLEET_INITIAL_STATES.Output("initial_gradients: S")
     .SetShapeFn(GradientShape);
 QFLEET_WHOLE_OP("QfleetSubspaceSize")
     .Output("states: int64")
@@ -137,7 +148,7 @@ QFLEET_WHOLE_OP("QfleetState")
     .Output("states: T")
     .Attr("T: {complex64, complex128}")
     .Attr("order: list(int)")
-    .SetShapeFn(RowsShape);
+    .QFLEET_INITIAL_STATES.SetShapeFn(RowsShape);
 QFLEET_WHOLE_OP("QfleetStateGradient")
     .Input("states: T")
     .Input("upstream: T")
@@ -146,6 +157,8 @@ QFLEET_WHOLE_OP("QfleetStateGradient")
     .Attr("T: {complex64, complex128}")
     .Attr("order: list(int)")
     .Attr("per_example_gradients: bool")
+    .Attr("state_gradients: bool = false")
+    .QFLEET_INITIAL_STATES.Output("initial_gradients: S")
     .SetShapeFn(GradientShape);
 REGISTER_OP("QfleetClock")
     .Output("seconds: double")

@@ -51,11 +51,13 @@ absl::Status ToStatus(qfleet_status status) {
 ProgramOp::ProgramOp(OpKernelConstruction* context) : OpKernel(context) {
   std::string bytes, library;
   int32_t device = 0;
-  tf::DataType type = tf::DT_FLOAT;
+  tf::DataType type = tf::DT_FLOAT, state_type = tf::DT_COMPLEX64;
   ReadAttribute(context, "program", &bytes);
   ReadAttribute(context, "T", &type);
   ReadAttribute(context, "keep_states", &keep_states_);
   ReadAttribute(context, "per_example_gradients", &per_example_gradients_);
+  ReadAttribute(context, "state_gradients", &state_gradients_);
+  ReadAttribute(context, "S", &state_type);
   ReadAttribute(context, "first_stage", &first_stage_);
   ReadAttribute(context, "order", &order_);
   ReadAttribute(context, "bit_positions", &bit_positions_);
@@ -76,6 +78,9 @@ ProgramOp::ProgramOp(OpKernelConstruction* context) : OpKernel(context) {
                                                  device, &program_);
   OP_REQUIRES_OK(context, ToStatus(created));
   OP_REQUIRES_OK(context, ToStatus(qfleet_program_describe(program_, &info_)));
+  has_initial_states_ = context->HasAttr("S");
+  OP_REQUIRES(context, !info_.takes_states || RealBytes(state_type) == real_bytes,
+              tf::errors::InvalidArgument("initial_states must have the precision of T"));
   // The sizes of outputs depend on it; the C interface checks the rest.
   OP_REQUIRES(context, static_cast<int64_t>(bit_positions_.size()) <= info_.qubits,
               tf::errors::InvalidArgument("bit_positions must be distinct bits of the state"));
@@ -107,7 +112,26 @@ void ProgramOp::Compute(OpKernelContext* context) {
   // TensorFlow has one thread then, since the bits of its own operations depend on the number.
   batch.executor = fixed_layout_ ? nullptr : &executor;
   batch.fixed_layout = fixed_layout_;
+  if (has_initial_states_) OP_REQUIRES_OK(context, ReadInitialStates(context, &batch));
   OP_REQUIRES_OK(context, ComputeBatch(context, batch));
+}
+
+absl::Status ProgramOp::ReadInitialStates(OpKernelContext* context, qfleet_batch* batch) const {
+  const int input = context->num_inputs() - 1;
+  if (!info_.takes_states) {
+    if (context->input(input).NumElements() == 0) return absl::OkStatus();
+    return tf::errors::InvalidArgument(
+        "initial_states must be empty: the program has an initial state of its own");
+  }
+  Buffer states;
+  TF_RETURN_IF_ERROR(
+      ReadMatrix(context, input, "initial_states", batch->size, amplitudes(), &states));
+  batch->initial_states = states.data;
+  batch->initial_state_count = states.count;
+  batch->initial_order = order_.data();
+  batch->initial_order_count = order_.size();
+  batch->check_finite = 1;  // norms, too
+  return absl::OkStatus();
 }
 
 Buffer ProgramOp::Read(OpKernelContext* context, int input) {
@@ -155,6 +179,17 @@ absl::Status ProgramOp::AllocateGradients(OpKernelContext* context, int64_t batc
   TF_RETURN_IF_ERROR(Allocate(context, 1, {per_example_gradients_ ? batch : 0, info_.per_example},
                               &gradients->per_example));
   if (!per_example_gradients_) gradients->per_example = {};
+  return absl::OkStatus();
+}
+
+absl::Status ProgramOp::AllocateStateGradients(OpKernelContext* context, int output,
+                                               qfleet_batch* batch) const {
+  Buffer gradients;
+  if (!info_.takes_states || !state_gradients_)
+    return Allocate(context, output, {0, 0}, &gradients);
+  TF_RETURN_IF_ERROR(Allocate(context, output, {batch->size, amplitudes()}, &gradients));
+  batch->initial_gradients = gradients.data;
+  batch->initial_gradient_count = gradients.count;
   return absl::OkStatus();
 }
 

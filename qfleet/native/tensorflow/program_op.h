@@ -47,7 +47,8 @@ struct KeptStates {
   const Tensor tensor;
 };
 
-// Inputs 0 and 1 are the shared [E] and the per-example [batch, F] exponents.
+// Inputs 0 and 1 are the shared [E] and the per-example [batch, F] exponents. The last one of an op
+// with the attribute S is the initial states [batch, amplitudes], for a program that takes them.
 class ProgramOp : public tf::OpKernel {
  public:
   explicit ProgramOp(OpKernelConstruction* context);
@@ -77,6 +78,11 @@ class ProgramOp : public tf::OpKernel {
   // A shard whose batch is `batch`, with the op's attributes.
   qfleet_shard ShardOf(const qfleet_batch& batch) const;
 
+  // An output for gradients by initial states [batch, amplitudes], which is empty if they are not
+  // wanted. The batch gets its buffer.
+  absl::Status AllocateStateGradients(OpKernelContext* context, int output,
+                                      qfleet_batch* batch) const;
+
   int64_t Workers() const { return int64_t{1} << bit_positions_.size(); }
   int64_t SeedWidth() const { return 2 * Workers(); }
   int64_t amplitudes() const { return int64_t{1} << info_.qubits; }
@@ -86,12 +92,16 @@ class ProgramOp : public tf::OpKernel {
   // Attributes, of which each op has some:
   bool keep_states_ = false;            // for the gradient
   bool per_example_gradients_ = false;  // are wanted
+  bool state_gradients_ = false;        // by initial states are wanted
   bool first_stage_ = false;
   std::vector<int64_t> order_;          // bit i of the program's index is bit order[i] of a state's
   std::vector<int64_t> bit_positions_;  // of seeds, or of the bits that are swapped
 
  private:
+  absl::Status ReadInitialStates(OpKernelContext* context, qfleet_batch* batch) const;
+
   qfleet_program program_ = 0;
+  bool has_initial_states_ = false;  // as the last input
   bool allow_subspace_ = false;
   int64_t memory_limit_ = 0;
   int64_t lane_qubits_ = QFLEET_ANY_LANE_QUBITS;

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 import cirq
 import numpy as np
 
-from qfleet.argument_checks import checked, choice, instance, shown
+from qfleet.argument_checks import checked, choice, flag, instance, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.any_program import AnyProgram, Contraction
@@ -53,6 +53,9 @@ class CircuitLayer(keras.layers.Layer):
         method: `auto`, `state_vector`, `subspace`, `tensor_network`, `density_matrix` or
             `trajectories`; see `qfleet.compile`.
         sampling: Trajectories and shots of expectation values, or their fields as a mapping.
+        initial_states: True for a layer that takes a state per example: it is called with
+            [states, angles], or with states if the circuit has no inputs. States [B, 2**N] are real
+            or complex, of norm 1, to 1e-4. Values are differentiable by them.
         keras_args: Keras's arguments: name, trainable, dtype (float32 simulates in complex64,
             float64 in complex128).
 
@@ -71,6 +74,7 @@ class CircuitLayer(keras.layers.Layer):
         circuit=CIRCUIT,
         backend=choice(get_args(Backend)),
         sampling=instance(Sampling | Mapping, "a Sampling, or its fields by name"),
+        initial_states=flag,
     )
     def __init__(
         self,
@@ -81,6 +85,7 @@ class CircuitLayer(keras.layers.Layer):
         backend: Backend = "qfleet",
         method: Method = "auto",
         sampling: Sampling | Mapping[str, Any] = EXACT,
+        initial_states: bool = False,
         **keras_args: Any,
     ) -> None:
         super().__init__(**keras_args)
@@ -92,6 +97,7 @@ class CircuitLayer(keras.layers.Layer):
         names = sorted(parameter_names(circuit))
         self.inputs, self.parameters = checked_symbols(inputs, parameters, names)
         self.backend, self.method = backend, method
+        self.initial_states = initial_states
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling(**sampling)
         if self.compute_dtype not in _COMPLEX:
             raise ArgumentError(
@@ -142,8 +148,12 @@ class CircuitLayer(keras.layers.Layer):
 
     def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; the circuit is Cirq JSON."""
+        given = (
+            {"initial_states": True} if self.initial_states else {}
+        )  # earlier versions have none
         return {
             **super().get_config(),
+            **given,
             "circuit": to_json(self.circuit),
             "inputs": list(self.inputs),
             "parameters": list(self.parameters),
@@ -169,15 +179,24 @@ class CircuitLayer(keras.layers.Layer):
             raise ValueError(f"the layer {self.name} takes real angles, not {angles.dtype.name}")
         return tf.cast(angles, self.compute_dtype)
 
+    def _complex(self, states: tf.Tensor) -> tf.Tensor:
+        """Return initial states as complex numbers of the layer's precision."""
+        states = tf.convert_to_tensor(states)
+        if states.dtype.is_complex:
+            return tf.cast(states, _COMPLEX[self.compute_dtype])
+        states = self._real(states)
+        return tf.complex(states, tf.zeros_like(states))
+
     @property
     def _simulator_args(self) -> dict[str, Any]:
-        """Engine, method, samples and dtype as arguments of `build_simulator`."""
+        """Engine, method, samples, initial states and dtype as of `build_simulator`."""
         dtype = _COMPLEX[self.compute_dtype]
         return {
             "backend": self.backend,
             "dtype": dtype,
             "method": self.method,
             "sampling": self.sampling,
+            "initial_states": self.initial_states,
         }
 
 
@@ -305,9 +324,23 @@ class TrainedCircuit(CircuitLayer):
             self._angle_names.deserialize(names)
         super().load_own_variables(values)
 
-    def _symbols(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return [B, inputs] and [parameters] values of the symbols, in the layer's dtype."""
-        return self._real(inputs), tf.convert_to_tensor(self.angles)
+    def _symbols(self, inputs: tf.Tensor | Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Return the arguments of the simulator, in the layer's dtype.
+
+        They are [B, inputs] angles, the weight [parameters], and [B, 2**N] initial states, if any.
+        """
+        if not self.initial_states:
+            return self._real(inputs), tf.convert_to_tensor(self.angles)
+        states, *angles = inputs if isinstance(inputs, list | tuple) else [inputs]
+        states = self._complex(states)
+        if not angles and not self.inputs:
+            angles = [tf.zeros([tf.shape(states)[0], 0])]
+        if len(angles) != 1:
+            raise ValueError(
+                f"the layer {self.name} takes [states, angles], but was given {1 + len(angles)}"
+                " inputs"
+            )
+        return self._real(angles[0]), tf.convert_to_tensor(self.angles), states
 
 
 class PauliReadouts(TrainedCircuit):

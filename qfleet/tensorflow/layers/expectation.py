@@ -39,12 +39,13 @@ class Expectation(PauliReadouts):
         sampler: Measures `circuit`, in place of a simulation; a saved layer has none. Gradients
             are those of `gradient_circuit`, or else of `circuit`.
         shots: Measurements by `sampler` of each group of Pauli strings per example.
-        circuit_args: `parameters`, `initializer`, `seed`, `backend`, `method`, `sampling`, and
-            Keras's arguments; see TrainedCircuit and CircuitLayer.
+        circuit_args: `parameters`, `initializer`, `seed`, `backend`, `method`, `sampling`,
+            `initial_states`, and Keras's arguments; see TrainedCircuit and CircuitLayer.
 
     Raises:
         CircuitError: The circuit or the observables are not supported.
-        ArgumentError: The sampler has another type, or `shots` is not positive.
+        ArgumentError: The sampler has another type, `shots` is not positive, or a layer with
+            `initial_states` has a sampler or a gradient circuit.
 
     Examples:
         >>> import cirq, sympy
@@ -85,6 +86,11 @@ class Expectation(PauliReadouts):
             raise ArgumentError(
                 f"shots is {shown(shots)}, but there is no sampler: pass a cirq.Sampler, too"
             )
+        if self.initial_states and not (sampler is None and gradient_circuit is None):
+            raise ArgumentError(
+                "initial_states is True, which excludes sampler and gradient_circuit: leave both"
+                " out"
+            )
         self._sampler, self._shots = sampler, shots
         self._simulator = self._build_simulator(program)
 
@@ -105,8 +111,8 @@ class Expectation(PauliReadouts):
             forward, build_simulator(self.gradient_circuit or self.circuit, *symbols, **exact)
         )
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Return expectation values [B, readouts] for angles [B, inputs]."""
+    def call(self, inputs: tf.Tensor | Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return expectation values [B, readouts] for angles [B, inputs], or [states, angles]."""
         return self._simulator.expectation(*self._symbols(inputs))
 
     def get_config(self) -> dict[str, object]:
@@ -122,15 +128,16 @@ class Expectation(PauliReadouts):
 class ControlledExpectation(CircuitLayer):
     """Expectation values of a circuit whose parameters other layers compute, per example.
 
-    Called as `layer([angles, parameters])` with [B, inputs] and [B, parameters]; returns
-    [B, readouts]. Differentiable by both, so the other layers are trained. It has no weights.
+    Called as `layer([angles, parameters])` with [B, inputs] and [B, parameters], or as
+    `layer([states, angles, parameters])` with initial states; returns [B, readouts]. Differentiable
+    by all, so the other layers are trained. It has no weights.
 
     Args:
         circuit: Any Cirq circuit of unitary gates and noise channels.
         inputs: Names of the symbols that `angles` holds, in the order of its columns.
         observables: PauliSums or PauliStrings with real coefficients.
         circuit_args: `parameters` (the symbols of the second input, sorted by name unless given),
-            `backend`, `sampling`, and Keras's arguments; see CircuitLayer.
+            `backend`, `sampling`, `initial_states`, and Keras's arguments; see CircuitLayer.
 
     Raises:
         CircuitError: The circuit or the observables are not supported.
@@ -147,6 +154,8 @@ class ControlledExpectation(CircuitLayer):
         [[-1.0]]
     """
 
+    _simulator: Simulator
+
     def __init__(
         self,
         circuit: cirq.Circuit,
@@ -162,24 +171,28 @@ class ControlledExpectation(CircuitLayer):
         )
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Check that there are two inputs of the right widths."""
-        widths = [len(self.inputs), len(self.parameters)]
+        """Check that there are inputs of the right widths."""
+        widths = {"angles": len(self.inputs), "parameters": len(self.parameters)}
+        if self.initial_states:
+            widths = {"states": 2 ** len(self._simulator.qubits), **widths}
         given = [tf.TensorShape(shape) for shape in input_shape]
-        if len(given) != 2 or not all(
+        if len(given) != len(widths) or not all(
             shape.is_compatible_with([None, width])
-            for shape, width in zip(given, widths, strict=True)
+            for shape, width in zip(given, widths.values(), strict=True)
         ):
             raise ValueError(
-                f"the layer {self.name} takes [angles, parameters] of shapes"
-                f" [batch, {widths[0]}] and [batch, {widths[1]}], but was given"
+                f"the layer {self.name} takes [{', '.join(widths)}] of shapes"
+                f" {' and '.join(f'[batch, {width}]' for width in widths.values())}, but was given"
                 f" {' and '.join(map(str, given)) or 'nothing'}"
             )
         super().build(input_shape)
 
     def call(self, inputs: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return expectation values [B, readouts] for [angles, parameters]."""
-        symbols = tf.concat([self._real(part) for part in inputs], axis=1)
-        return self._simulator.expectation(symbols, tf.zeros([0], self.compute_dtype))
+        """Return expectation values [B, readouts] for [angles, parameters]; see the class."""
+        *states, angles, parameters = inputs
+        symbols = tf.concat([self._real(angles), self._real(parameters)], axis=1)
+        arguments = symbols, tf.zeros([0], self.compute_dtype), *map(self._complex, states)
+        return self._simulator.expectation(*arguments)
 
     def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""

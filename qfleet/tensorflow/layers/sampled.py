@@ -6,6 +6,7 @@ from typing import Any, final
 import cirq
 
 from qfleet.compiler.circuit.sampling import SHOTS
+from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
 from qfleet.tensorflow.micro_batch import current_micro_batch
@@ -26,8 +27,8 @@ class Samples(TrainedCircuit):
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         shots: Measurements per example, at least 1.
         seed: Seed of the shots and of the initializer; drawn at construction unless given.
-        circuit_args: `parameters`, `initializer`, `backend`, and Keras's arguments; see
-            TrainedCircuit and CircuitLayer.
+        circuit_args: `parameters`, `initializer`, `backend`, `initial_states`, and Keras's
+            arguments; see TrainedCircuit and CircuitLayer.
 
     Raises:
         CircuitError: The circuit is not supported.
@@ -60,8 +61,8 @@ class Samples(TrainedCircuit):
             circuit, self.inputs, self.parameters, (), **self._simulator_args
         )
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Return bits int8 [B, shots, N], the first qubit first, for angles [B, inputs]."""
+    def call(self, inputs: tf.Tensor | Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return bits int8 [B, shots, N] for angles [B, inputs], or [states, angles]."""
         state = self._simulator.state(*self._symbols(inputs))
         patterns = draw_shots(state, self.shots, tf.constant([self.seed, 0], tf.int64))
         return sample_bits(patterns, len(self._simulator.qubits))
@@ -95,7 +96,7 @@ class SampledExpectation(PauliReadouts):
 
     Raises:
         CircuitError: The circuit or the observables are not supported.
-        ArgumentError: The number of shots is not a positive integer.
+        ArgumentError: The number of shots is not a positive integer, or `initial_states` is True.
 
     Examples:
         >>> import cirq
@@ -121,6 +122,11 @@ class SampledExpectation(PauliReadouts):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, seed=seed, **circuit_args)
+        if self.initial_states:
+            raise ArgumentError(
+                "initial_states is True, and the parameter-shift rule has no gradients by states:"
+                " use Expectation or Samples"
+            )
         self.shots, self.seed = SHOTS(shots, "shots"), resolve_seed(seed)
         self._simulator = SampledReadouts(
             circuit,

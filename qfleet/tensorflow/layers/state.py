@@ -23,8 +23,8 @@ class State(TrainedCircuit):
     Args:
         circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
-        circuit_args: `parameters`, `initializer`, `seed`, `backend`, and Keras's arguments; see
-            TrainedCircuit and CircuitLayer.
+        circuit_args: `parameters`, `initializer`, `seed`, `backend`, `initial_states`, and Keras's
+            arguments; see TrainedCircuit and CircuitLayer.
 
     Raises:
         CircuitError: The circuit is not supported.
@@ -51,6 +51,6 @@ class State(TrainedCircuit):
             self.circuit, self.inputs, self.parameters, (), **self._simulator_args
         )
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Return amplitudes [B, 2**N], complex64 or complex128, for angles [B, inputs]."""
+    def call(self, inputs: tf.Tensor | Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return amplitudes [B, 2**N] for angles [B, inputs], or [states, angles]."""
         return self._simulator.state(*self._symbols(inputs))

@@ -10,6 +10,7 @@ import sympy
 
 from qfleet import native
 from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.engine_simulator import NO_STATES
 from qfleet.tensorflow.native import NativeSimulator
 from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.simulator import Simulator
@@ -112,12 +113,19 @@ def test_native_ops_mismatched_operands_raise() -> None:
 
     def values(shared: Any = shared, each: Any = each, program: bytes = program) -> Any:
         return ops.qfleet_expectation(
-            shared, each, program=program, T=tf.float32, keep_states=True, **plan
+            shared, each, NO_STATES, program=program, T=tf.float32, keep_states=True, **plan
         )
 
     def gradients(upstream: Any, kept: Any, each: Any = each) -> Any:
         return ops.qfleet_expectation_gradient(
-            shared, each, upstream, kept, program=program, per_example_gradients=True, **plan
+            shared,
+            each,
+            upstream,
+            kept,
+            NO_STATES,
+            program=program,
+            per_example_gradients=True,
+            **plan,
         )
 
     result, kept = values()
@@ -166,7 +174,7 @@ def test_native_op_damaged_program_does_not_crash() -> None:
         damaged[at] = random.choice([-1, 0, 1, 2, 7, 2**31, 2**62, -(2**62), damaged[at] + 1])
         try:
             native.ops().qfleet_expectation(
-                *operands, program=damaged.tobytes(), T=tf.float32, keep_states=False,
+                *operands, NO_STATES, program=damaged.tobytes(), T=tf.float32, keep_states=False,
                 allow_subspace=True, memory_limit=1 << 30,
             )  # fmt: skip
         except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError):

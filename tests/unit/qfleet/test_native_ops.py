@@ -36,8 +36,12 @@ def program(
     prefix: int = 0,
     window: Sequence[int] = (),
     readouts: int = 1,
+    start: int = 0,
 ) -> bytes:
-    """Serialize a program: X**shared[0] on bit 0, X**each[0] on the highest bit, Z of bit 0."""
+    """Serialize a program: X**shared[0] on bit 0, X**each[0] on the highest bit, Z of bit 0.
+
+    A program with a start of 2 takes initial states.
+    """
     ints, reals = [1, qubits, 1, each, 1 + each], []
     spaces = np.array([[[1, 1], [1, 1]], [[1, -1], [-1, 1]]]) / 2
     for exponent in (0, -1)[: 1 + each]:
@@ -49,7 +53,7 @@ def program(
     for block, wanted in zip(blocks, (1, 0), strict=False):
         ints += [*block, wanted, 1, 0, 0, 0b1111, 0b1111]
     ints += [prefix, 1, len(blocks), len(window), *window] if window else [prefix, 0]
-    ints += [1, 0, 1, 1, 0, readouts, 0]
+    ints += [1, 0, 1, 1, 0, readouts, start]
     reals += [1] * readouts + [0] * readouts
     return np.array([len(ints), *ints]).tobytes() + np.array(reals, np.float64).tobytes()
 
@@ -64,6 +68,7 @@ def call_with_malformed_inputs() -> None:
 
     # Larger allocations fail at once, also on systems that overcommit memory.
     resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))
+    from qfleet.tensorflow.engine_simulator import NO_STATES
     from qfleet.tensorflow.runtime import tf
 
     ops, real = native.ops(), tf.float64
@@ -75,11 +80,12 @@ def call_with_malformed_inputs() -> None:
         text: Any = small,
         shared: Any = shared,
         each: Any = each,
+        states: Any = NO_STATES,
         dtype: Any = tf.float32,
         **more: Any,
     ) -> Any:
         settings = {"keep_states": True, "allow_subspace": False, "memory_limit": 1 << 30} | more
-        return ops.qfleet_expectation(shared, each, program=text, T=dtype, **settings)
+        return ops.qfleet_expectation(shared, each, states, program=text, T=dtype, **settings)
 
     def gradients(
         upstream: Any,
@@ -87,6 +93,7 @@ def call_with_malformed_inputs() -> None:
         text: Any = small,
         shared: Any = shared,
         each: Any = each,
+        states: Any = NO_STATES,
         **more: Any,
     ) -> Any:
         settings = {
@@ -95,17 +102,24 @@ def call_with_malformed_inputs() -> None:
             "memory_limit": 1 << 30,
         } | more
         return ops.qfleet_expectation_gradient(
-            shared, each, upstream, kept, program=text, **settings
+            shared, each, upstream, kept, states, program=text, **settings
         )
 
     def state(
         text: Any = small, shared: Any = shared, each: Any = each, order: Any = (0, 1)
     ) -> Any:
-        return ops.qfleet_state(shared, each, program=text, T=tf.complex64, order=order)
+        return ops.qfleet_state(shared, each, NO_STATES, program=text, T=tf.complex64, order=order)
 
     def state_gradients(states: Any, upstream: Any, order: Any = (1, 0), each: Any = each) -> Any:
         return ops.qfleet_state_gradient(
-            shared, each, states, upstream, program=small, per_example_gradients=True, order=order
+            shared,
+            each,
+            states,
+            upstream,
+            NO_STATES,
+            program=small,
+            per_example_gradients=True,
+            order=order,
         )
 
     def region(op: str, first: Any, last: Any, places: Any = (1,)) -> Any:
@@ -147,6 +161,8 @@ def call_with_malformed_inputs() -> None:
     wide = program(qubits=20, window=[bit for bit in range(20) if bit != 9])
     bare, far = program(each=0), program(each=0, qubits=40)
     nan, infinite = tf.constant([np.nan], real), tf.fill([3, 1], tf.constant(np.inf, real))
+    takes, unit = program(start=2), tf.fill([3, 4], tf.constant(0.5, tf.complex64))
+    starts = {"text": takes, "states": unit, "order": (1, 0)}
     no_row = tf.zeros([0, 1], real)
     examples = {count: tf.zeros([count, 0], real) for count in (2**24, 2**40, 2**62)}
     rejected: dict[str, Callable[[], Any]] = {
@@ -179,6 +195,16 @@ def call_with_malformed_inputs() -> None:
         "states of another batch": lambda: state_gradients(waiting[:2], waiting),
         "states of other qubits": lambda: state_gradients(waiting[:, :2], waiting),
         "the states' upstream of another batch": lambda: state_gradients(waiting, waiting[:2]),
+        "initial states of |00>": lambda: values(states=unit),
+        "no initial states": lambda: values(takes, order=(1, 0)),
+        "initial states of another batch": lambda: values(**{**starts, "states": unit[:2]}),
+        "initial states of rank 1": lambda: values(**{**starts, "states": unit[0]}),
+        "initial states of norm 2": lambda: values(**{**starts, "states": waiting}),
+        "initial states in complex128": lambda: values(
+            **{**starts, "states": tf.cast(unit, tf.complex128)}
+        ),
+        "initial states without an order": lambda: values(takes, states=unit),
+        "gradients by no initial states": lambda: gradients(one, none, takes, order=(1, 0)),
         "shared in float32": lambda: values(shared=tf.cast(shared, tf.float32)),
         "each in int64": lambda: values(each=tf.cast(each, tf.int64)),
         "values in int32": lambda: values(dtype=tf.int32),
@@ -211,6 +237,10 @@ def call_with_malformed_inputs() -> None:
     accepted: dict[str, Callable[[], Any]] = {
         "a call as it should be": values,
         "its gradients": lambda: gradients(one, kept),
+        "initial states": lambda: values(**starts),
+        "gradients by initial states": lambda: gradients(one, none, **starts, state_gradients=True),
+        "gradients by states without any": lambda: gradients(one, kept, state_gradients=True),
+        "no example with a state": lambda: values(**{**starts, "states": unit[:0]}, each=no_row),
         "NaN": lambda: values(shared=nan),
         "infinity": lambda: values(each=infinite, keep_states=False, allow_subspace=True),
         "the gradients of NaN": lambda: gradients(one * np.nan, none, shared=nan, each=infinite),
