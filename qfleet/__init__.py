@@ -21,6 +21,7 @@ Subpackages:
     compiler     circuit -> program: lowering, gate fusion, cache blocking, observables
     native       the C++ engine
     engine       the NumPy interface, memory limits and CPUs
+    kernels      quantum kernels, also for scikit-learn
     distributed  states that are sharded over processes: global qubits, stages
     tensorflow   simulators as TensorFlow functions, and Keras layers
     torch        PyTorch: modules and differentiable functions

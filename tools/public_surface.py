@@ -26,6 +26,8 @@ MODULES = (
     "qfleet.circuits",
     "qfleet.devices",
     "qfleet.jax",
+    "qfleet.kernels",
+    "qfleet.kernels.estimators",
     "qfleet.pennylane",
     "qfleet.problems",
     "qfleet.service",

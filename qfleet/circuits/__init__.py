@@ -6,6 +6,7 @@ Cirq exponent is symbol / pi. Powers of Pauli gates differ from rotations by a g
 
 from qfleet.circuits.ansatz import hamiltonian_variational, hardware_efficient, uccsd
 from qfleet.circuits.blocks import one_qubit_unitary, two_qubit_pool, two_qubit_unitary
+from qfleet.circuits.feature_maps import zz_feature_map
 from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
 from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.model_circuit import ModelCircuit
@@ -34,4 +35,5 @@ __all__ = [
     "two_qubit_pool",
     "two_qubit_unitary",
     "uccsd",
+    "zz_feature_map",
 ]

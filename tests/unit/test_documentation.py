@@ -18,6 +18,7 @@ NOT_RUN = ("qf.train(", "runs.load(")
         "cirq.md",
         "custom-models.md",
         "keras.md",
+        "kernels.md",
         "numpy.md",
         "mitigation.md",
     ],

@@ -25,6 +25,7 @@ FRAMEWORKS = {
     "torch": ("qfleet.torch", "qfleet.pennylane"),
     "jax": ("qfleet.jax", "qfleet.pennylane"),
     "pennylane": ("qfleet.pennylane",),
+    "sklearn": ("qfleet.kernels.estimators", "common.data.splits", "inference"),
 }
 """Frameworks, and the adapters that may import them."""
 RUNTIME = "qfleet.tensorflow.runtime"

@@ -8,12 +8,13 @@ from types import ModuleType
 import pytest
 
 import qfleet.circuits
+import qfleet.kernels
 import qfleet.tensorflow.layers
 
 PACKAGES = (qfleet.circuits, qfleet.tensorflow.layers)
 MODULES = [
     info.name
-    for package in PACKAGES
+    for package in (*PACKAGES, qfleet.kernels)
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
 ]
 

@@ -1,0 +1,88 @@
+"""Fidelity kernel matrices: qfleet.kernels, and PennyLane's kernels with lightning.qubit.
+
+    .venv-peers/bin/python -m benchmarks.kernels
+
+The matrix of 1,000 rows with themselves, for the ZZ feature map of 10 qubits, 2 layers and linear
+entanglement (arXiv:1804.11326), in complex128. qfleet computes all of it. PennyLane's
+`square_kernel_matrix` runs a circuit and the reverse of another one per pair, so it
+computes the first rows only, and its time is scaled by the number of pairs. Both take turns; a
+time is the median of the rounds. The values of the common rows are compared first.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pennylane as qml
+
+import qfleet
+from qfleet.circuits import zz_feature_map
+from qfleet.kernels import FidelityKernel
+
+ROWS, QUBITS, LAYERS = 1000, 10, 2
+PEER_ROWS, ROUNDS = 24, 5
+MOST_SECONDS, LEAST_RATIO = 1.5, 100
+
+
+def main() -> None:
+    """Print seconds and the ratio."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels")
+    parser.add_argument("--peer-rows", type=int, default=PEER_ROWS, help="rows of PennyLane")
+    few = parser.parse_args().peer_rows
+    rows = np.random.default_rng(0).uniform(0, 2 * np.pi, (ROWS, QUBITS))
+    model = zz_feature_map(QUBITS, LAYERS)
+    kernel = FidelityKernel(model.circuit, model.inputs)
+    evaluate = pennylane_kernel()
+
+    def peer() -> np.ndarray:
+        found = qml.kernels.square_kernel_matrix(
+            rows[:few], evaluate, assume_normalized_kernel=True
+        )
+        return np.asarray(found)
+
+    np.testing.assert_allclose(kernel(rows)[:few, :few], peer(), atol=1e-10)
+    calls: list[Callable[[], np.ndarray]] = [lambda: kernel(rows), peer]
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(ROUNDS):
+        for call, seconds in zip(calls, times, strict=True):
+            start = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - start)
+    own, measured = map(statistics.median, times)
+    pairs, all_pairs = few * (few - 1) // 2, ROWS * (ROWS - 1) // 2
+    scaled = measured * all_pairs / pairs
+    print(
+        f"{ROWS} rows, {QUBITS} qubits, {LAYERS} layers, {qfleet.num_threads()} threads\n"
+        f"qfleet: {own:.3f} s for all {all_pairs:,} pairs (at most {MOST_SECONDS} s)\n"
+        f"lightning.qubit: {measured:.2f} s for {pairs:,} pairs of {few} rows, scaled by the number"
+        f" of pairs to {scaled:,.0f} s\n"
+        f"ratio: {scaled / own:,.0f} (at least {LEAST_RATIO})"
+    )
+
+
+def pennylane_kernel() -> Callable[[np.ndarray, np.ndarray], float]:
+    """Return the fidelity of two rows: |0...0> after the circuit of one and the other's reverse."""
+
+    def encode(row: np.ndarray) -> None:
+        for _ in range(LAYERS):
+            for wire in range(QUBITS):
+                qml.Hadamard(wire)
+                qml.PhaseShift(2 * row[wire], wire)
+            for wire in range(QUBITS - 1):
+                phase = 2 * (np.pi - row[wire]) * (np.pi - row[wire + 1])
+                # The same as a phase of odd parity, up to a global phase, which cancels.
+                qml.IsingZZ(phase, wires=[wire, wire + 1])
+
+    @qml.qnode(qml.device("lightning.qubit", wires=QUBITS))
+    def circuit(x: np.ndarray, y: np.ndarray) -> qml.measurements.ProbabilityMP:
+        encode(x)
+        qml.adjoint(encode)(y)
+        return qml.probs(wires=range(QUBITS))
+
+    return lambda x, y: float(circuit(x, y)[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Quantum kernels in scikit-learn: its own checks, callables, pipelines and searches."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from qfleet.circuits import zz_feature_map
+from qfleet.errors import ArgumentError
+from qfleet.kernels import FidelityKernel, ProjectedKernel
+from qfleet.kernels.estimators import QuantumKernelClassifier, QuantumKernelRegressor
+
+MODEL = zz_feature_map(2, layers=1)
+KERNEL = FidelityKernel(MODEL.circuit, MODEL.inputs)
+ROWS, LABELS = make_moons(60, noise=0.1, random_state=0)
+NEW, _ = make_moons(15, noise=0.1, random_state=1)
+TARGETS = np.sin(ROWS[:, 0]) * ROWS[:, 1]
+
+
+@parametrize_with_checks([QuantumKernelClassifier(), QuantumKernelRegressor()])
+def test_estimator_passes_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_classifier_is_an_svc_with_this_kernel() -> None:
+    found = QuantumKernelClassifier(KERNEL, C=3).fit(ROWS, LABELS)
+    called = SVC(kernel=KERNEL, C=3).fit(ROWS, LABELS)
+    precomputed = SVC(kernel="precomputed", C=3).fit(KERNEL(ROWS), LABELS)
+    wanted = precomputed.decision_function(KERNEL(NEW, ROWS))
+    np.testing.assert_allclose(called.decision_function(NEW), wanted, atol=1e-9)
+    np.testing.assert_allclose(found.decision_function(NEW), wanted, atol=1e-9)
+    assert (found.predict(NEW) == precomputed.predict(KERNEL(NEW, ROWS))).all()
+    assert len(found.support_vectors_) < len(ROWS)
+
+
+def test_regressor_is_a_kernel_ridge_with_this_kernel() -> None:
+    found = QuantumKernelRegressor(KERNEL, alpha=0.1).fit(ROWS, TARGETS).predict(NEW)
+    called = KernelRidge(kernel=KERNEL, alpha=0.1).fit(ROWS, TARGETS).predict(NEW)
+    precomputed = KernelRidge(kernel="precomputed", alpha=0.1).fit(KERNEL(ROWS), TARGETS)
+    np.testing.assert_allclose(found, precomputed.predict(KERNEL(NEW, ROWS)), atol=1e-9)
+    np.testing.assert_allclose(found, called, atol=1e-9)
+
+
+def test_kernel_with_shots_is_equal_for_pairs() -> None:
+    kernel = FidelityKernel(MODEL.circuit, MODEL.inputs, shots=100)
+    called = KernelRidge(kernel=kernel, alpha=1).fit(ROWS[:20], TARGETS[:20]).predict(NEW)
+    found = QuantumKernelRegressor(kernel, alpha=1).fit(ROWS[:20], TARGETS[:20]).predict(NEW)
+    np.testing.assert_allclose(called, found, atol=1e-9)
+
+
+def test_pipeline_search_chooses_kernel_and_strength() -> None:
+    kernels = [ProjectedKernel(MODEL.circuit, MODEL.inputs, gamma=gamma) for gamma in (0.1, 1.0)]
+    pipeline = make_pipeline(MinMaxScaler((0, np.pi / 2)), QuantumKernelClassifier())
+    search = GridSearchCV(
+        pipeline,
+        {
+            "quantumkernelclassifier__kernel": [None, *kernels],
+            "quantumkernelclassifier__C": [1.0, 100.0],
+        },
+        cv=3,
+    ).fit(ROWS, LABELS)
+    assert search.best_score_ > 0.85
+    assert len(search.cv_results_["params"]) == 6
+
+
+def test_fitted_estimator_pickled_predicts_equal_labels() -> None:
+    fitted = QuantumKernelClassifier(KERNEL).fit(ROWS, LABELS)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (again.decision_function(NEW) == fitted.decision_function(NEW)).all()
+    assert clone(fitted).kernel is KERNEL
+    assert clone(SVC(kernel=KERNEL)).kernel is KERNEL
+
+
+def test_kernel_that_is_no_function_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="kernel is 'rbf': pass a FidelityKernel"):
+        QuantumKernelClassifier("rbf").fit(ROWS, LABELS)  # type: ignore[arg-type]
