@@ -3,6 +3,7 @@
     Expectation            expectation values of a circuit with trained angles of its own
     ControlledExpectation  expectation values of a circuit whose angles come from other layers
     SampledExpectation     Expectation from a finite number of shots
+    QuantumConvolution     expectation values of circuits on all patches of images
     State                  the state vector
     Samples                measured bit strings
 
@@ -16,6 +17,7 @@ in rotations such as `cirq.rx(x)`, half-turns in powers such as `cirq.X**x`.
 """
 
 from qfleet.tensorflow.layers.circuit import CircuitLayer, PauliReadouts, TrainedCircuit
+from qfleet.tensorflow.layers.convolution import QuantumConvolution
 from qfleet.tensorflow.layers.expectation import ControlledExpectation, Expectation
 from qfleet.tensorflow.layers.sampled import SampledExpectation, Samples
 from qfleet.tensorflow.layers.state import State
@@ -25,6 +27,7 @@ __all__ = [
     "ControlledExpectation",
     "Expectation",
     "PauliReadouts",
+    "QuantumConvolution",
     "SampledExpectation",
     "Samples",
     "State",

@@ -1,0 +1,93 @@
+"""Circuits in place of the filters of a convolution."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+import cirq
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qfleet.argument_checks import flag
+from qfleet.errors import ArgumentError
+from qfleet.patches import Pair, check_inputs, patch_grid
+from qfleet.torch.modules import Expectation
+
+
+@final
+class QuantumConvolution(nn.Module):
+    """Circuits on all patches of images: [..., C, H, W] -> [..., channels, H', W'].
+
+    Each circuit computes its observables for every patch of every image: one call of the engine per
+    circuit. The output channels are the observables of the first circuit, then of the second, and
+    so on. Henderson et al., "Quanvolutional Neural Networks" (arXiv:1904.04767).
+
+    Args:
+        circuits: A Cirq circuit, or several.
+        inputs: Names of the symbols for the C * rows * columns numbers of a patch, in the order of
+            a weight of `torch.nn.Conv2d`: all pixels of the first channel by rows, then the next.
+        observables: PauliSums or PauliStrings with real coefficients, of each circuit.
+        kernel_size: Rows and columns of a patch, or one number for both.
+        stride: Rows and columns from one patch to the next, or one number for both.
+        trainable: False for angles that keep their initial values.
+        options: `parameters`, `initializer` and `dtype` of each circuit; see `Expectation`.
+
+    Attributes:
+        circuits: The circuits as modules.
+
+    Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
+        CircuitError: A circuit, its symbols or the observables are not supported.
+
+    Examples:
+        >>> import cirq, sympy, torch
+        >>> from qfleet.torch import QuantumConvolution
+        >>> qubits = cirq.LineQubit.range(4)
+        >>> names = [f"x{i}" for i in range(4)]
+        >>> circuit = cirq.Circuit(cirq.ry(sympy.Symbol(x))(q) for x, q in zip(names, qubits))
+        >>> layer = QuantumConvolution(circuit, names, [cirq.Z(qubits[0])], 2, stride=2)
+        >>> layer(torch.zeros(5, 1, 8, 8)).shape
+        torch.Size([5, 1, 4, 4])
+    """
+
+    def __init__(
+        self,
+        circuits: cirq.AbstractCircuit | Sequence[cirq.AbstractCircuit],
+        inputs: Iterable[str],
+        observables: Iterable[cirq.PauliSum | cirq.PauliString],
+        kernel_size: int | Pair,
+        *,
+        stride: int | Pair = 1,
+        trainable: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._grid = patch_grid(kernel_size, stride)
+        every = [circuits] if isinstance(circuits, cirq.AbstractCircuit) else list(circuits)
+        if not every:
+            raise ArgumentError("circuits is empty: pass one circuit, or several")
+        names, sums = list(inputs), list(observables)
+        self.circuits = nn.ModuleList(Expectation(one, names, sums, **options) for one in every)
+        self.circuits.requires_grad_(flag(trainable, "trainable"))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return expectation values [..., channels, H', W'] for images [..., C, H, W].
+
+        Raises:
+            ArgumentError: The images do not divide into patches, or have other channels than the
+                circuits have inputs for.
+        """
+        if not isinstance(images, Tensor) or images.ndim < 3:
+            raise ArgumentError("images must be a tensor [..., channels, height, width]")
+        *lead, channels, height, width = images.shape
+        size, stride = self._grid
+        shape = self._grid.counts(height, width)
+        check_inputs(len(self.circuits[0].inputs), self._grid, channels)
+        planes = images.reshape(-1, channels, height, width)
+        patches = functional.unfold(planes, size, stride=stride).transpose(1, 2)  # [B, L, I]
+        values = torch.cat([circuit(patches) for circuit in self.circuits], -1)  # [B, L, K]
+        return values.transpose(1, 2).reshape(*lead, values.shape[-1], *shape)
+
+    def extra_repr(self) -> str:
+        """Return the sizes of the patches for the representation of the model."""
+        return f"kernel_size={self._grid.size}, stride={self._grid.stride}"
