@@ -43,7 +43,6 @@ def call(
     compiled: CompiledCircuit,
     results: Sequence[tuple[tuple[int, ...], DTypeLike]],
     operands: Sequence[jax.Array],
-    **attributes: Any,
 ) -> list[jax.Array]:
     """Call a handler.
 
@@ -51,8 +50,8 @@ def call(
         name: One of HANDLERS.
         compiled: The circuit.
         results: Shapes and dtypes of the results.
-        operands: Arguments.
-        attributes: Further attributes of the call.
+        operands: Arguments. The first are exponents [E] and [B, F], and initial states [B, 2**N],
+            or [B, 0] without them.
 
     Returns:
         The results.
@@ -68,7 +67,7 @@ def call(
             *operands,
             program=np.int64(compiled.program.handle),
             memory_limit=np.int64(compiled.program.memory_limit),
-            **attributes,
+            order=compiled.program.bit_order,
         )
         return found
 
@@ -104,7 +103,29 @@ def with_common_axes(function: Callable[..., T]) -> Callable[..., T]:
     return called
 
 
-def has_manual_axes() -> bool:
+def with_derivative(
+    function: Callable[..., T], forward: Callable[..., Any], backward: Callable[..., Any]
+) -> Callable[..., T]:
+    """Return `function` with a derivative in the form of `jax.custom_vjp` with symbolic zeros.
+
+    Args:
+        function: Takes arrays.
+        forward: Maps values that know if they are perturbed to the result and the residuals.
+        backward: Maps residuals and the result's cotangents to those of the arrays.
+    """
+    derived = jax.custom_vjp(function)
+    derived.defvjp(forward, backward, symbolic_zeros=True)
+    jitted = jax.jit(derived, inline=True)
+
+    def called(*operands: jax.Array) -> T:
+        # Outside jit, shard_map supports symbolic zeros only in a function that is compiled itself.
+        found: T = (jitted if _has_manual_axes() else derived)(*operands)
+        return found
+
+    return with_common_axes(called)
+
+
+def _has_manual_axes() -> bool:
     """Return True while `jax.shard_map` calls a function; always False before JAX 0.6."""
     mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
     return bool(getattr(mesh, "manual_axes", ()))

@@ -34,12 +34,25 @@ def cached_by_circuit(make: Callable[[CompiledCircuit], T]) -> Callable[[Compile
 
 
 def checked_arguments(
-    compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayLike
-) -> tuple[jax.Array, jax.Array]:
-    """Return the arguments as arrays of the dtype in which exponents are computed.
+    compiled: CompiledCircuit,
+    inputs: ArrayLike | None,
+    parameters: ArrayLike | None,
+    initial_states: ArrayLike | None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the arguments as arrays: angles of the dtype in which exponents are computed.
+
+    Args:
+        compiled: The circuit.
+        inputs: [B, I], or [I] for a single example; None for [0].
+        parameters: [P]; None for [0].
+        initial_states: [B, 2**N], or [2**N]; None without them.
+
+    Returns:
+        [B, I] or [I]; [P]; states [B, 2**N] or [2**N] of the circuit's dtype. A circuit that takes
+        no states has states [B, 0] or [0].
 
     Raises:
-        ArgumentError: An argument has the wrong shape or dtype.
+        ArgumentError: An argument has the wrong shape or dtype, or is missing.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
     """
     check_precision(COMPILED(compiled, "compiled"))
@@ -48,18 +61,59 @@ def checked_arguments(
         ("inputs", inputs, (1, 2), len(compiled.inputs)),
         ("parameters", parameters, (1,), len(compiled.parameters)),
     ):
-        try:
-            array = jnp.asarray(value)
-        except (TypeError, ValueError):
-            raise ArgumentError(f"{name} is {shown(value)}: pass an array of numbers") from None
+        if value is None and width:
+            raise ArgumentError(f"{name} are missing: the circuit has {width} {name}")
+        array = _array(np.empty(0, compiled.real_dtype) if value is None else value, name)
         if not jnp.issubdtype(array.dtype, jnp.floating) and array.size:
             raise ArgumentError(f"{name} has dtype {array.dtype}: use float32 or float64")
-        if array.ndim not in ranks or array.shape[-1] != width:
-            allowed = f"[B, {width}] or [{width}]" if 2 in ranks else f"[{width}]"
-            raise ArgumentError(f"{name} has shape {list(array.shape)}: use {allowed}")
-        arrays.append(array)
+        arrays.append(_shaped(array, name, ranks, width))
     dtype = jnp.promote_types(jnp.result_type(*arrays), compiled.real_dtype)
-    return arrays[0].astype(dtype), arrays[1].astype(dtype)
+    rows, shared = (array.astype(dtype) for array in arrays)
+    states = _checked_states(compiled, initial_states)
+    if states is None:
+        states = jnp.zeros((*rows.shape[:-1], 0), compiled.dtype)
+    elif not rows.size and rows.ndim == 1:  # no inputs
+        rows = jnp.zeros((*states.shape[:-1], 0), dtype)
+    if states.shape[:-1] != rows.shape[:-1]:
+        raise ArgumentError(
+            f"initial_states have shape {list(states.shape)}: pass a state per example of inputs"
+            f" {list(rows.shape)}"
+        )
+    return rows, shared, states
+
+
+def _checked_states(
+    compiled: CompiledCircuit, initial_states: ArrayLike | None
+) -> jax.Array | None:
+    """Return initial states [B, 2**N] or [2**N]; None if the circuit has its own."""
+    if initial_states is None:
+        if compiled.takes_states:
+            raise ArgumentError(
+                "initial_states are missing: the circuit is compiled with initial_states=True"
+            )
+        return None
+    if not compiled.takes_states:
+        raise ArgumentError(
+            "initial_states are not used: compile the circuit with initial_states=True"
+        )
+    states = _array(initial_states, "initial_states")
+    return _shaped(states, "initial_states", (1, 2), 1 << len(compiled.qubits)).astype(
+        compiled.dtype
+    )
+
+
+def _array(value: ArrayLike, name: str) -> jax.Array:
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} is {shown(value)}: pass an array of numbers") from None
+
+
+def _shaped(array: jax.Array, name: str, ranks: tuple[int, ...], width: int) -> jax.Array:
+    if array.ndim not in ranks or array.shape[-1] != width:
+        allowed = f"[B, {width}] or [{width}]" if 2 in ranks else f"[{width}]"
+        raise ArgumentError(f"{name} has shape {list(array.shape)}: use {allowed}")
+    return array
 
 
 def require_readouts(compiled: CompiledCircuit) -> None:
@@ -93,9 +147,10 @@ class PerExampleCircuit:
     shared: int
     width: int
 
-    def join(self, shared: jax.Array, rows: jax.Array) -> jax.Array:
-        """Return exponents [B, F'] for the original's [B, E] and [B, F]."""
-        return jnp.concatenate([shared, rows], axis=1)[:, self.order]
+    def join(self, shared: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return exponents [0] and [B, F'] for the original's [B, E] and [B, F]."""
+        joined = jnp.concatenate([shared, rows], axis=1)[:, self.order]
+        return jnp.zeros(0, joined.dtype), joined
 
     def separate(self, gradients: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return gradients by the original's exponents, for gradients [B, F']."""

@@ -1,22 +1,40 @@
 """Expectation values as a JAX function with reverse-mode derivatives of first and second order."""
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.errors import ArgumentError
 from qfleet.jax import circuits
-from qfleet.jax.calls import call, has_manual_axes, rule_with_shards, with_common_axes
+from qfleet.jax.calls import call, rule_with_shards, with_derivative
 
-Exponents = tuple[jax.Array, jax.Array]  # shared [E], per example [B, F]
+# Exponents shared [E], and per example [B, F], and initial states [B, 2**N]; or their gradients.
+# Without initial states, these are [B, 0].
+Point = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def expectation(compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayLike) -> jax.Array:
-    """Compute expectation values.
+class Wanted(NamedTuple):
+    """If gradients by the arrays of the examples are wanted."""
+
+    rows: bool
+    states: bool
+
+
+def expectation(
+    compiled: CompiledCircuit,
+    inputs: ArrayLike | None = None,
+    parameters: ArrayLike | None = None,
+    *,
+    initial_states: ArrayLike | None = None,
+) -> jax.Array:
+    """Compute expectation values, twice differentiable by inputs and parameters.
 
     A batch is one call of the engine. `jax.vmap` over single examples is one call, too, but a batch
     is faster: gradients by parameters are then summed in the engine.
@@ -24,8 +42,11 @@ def expectation(compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayL
     Args:
         compiled: The circuit, of `qfleet.compile`. A static argument under `jax.jit`.
         inputs: [B, I] values of the inputs in radians or half-turns, as the circuit uses them; or
-            [I] for a single example.
-        parameters: [P] values of the parameters.
+            [I] for a single example. None for a circuit without inputs.
+        parameters: [P] values of the parameters; None for a circuit without parameters.
+        initial_states: [B, 2**N] real or complex, or [2**N] for a single example, of norm 1, to
+            1e-4, for a circuit that is compiled with `initial_states=True`. The values are
+            differentiable by them once.
 
     Returns:
         [B, K] values, or [K] for a single example: float32 for complex64, float64 for complex128.
@@ -33,254 +54,242 @@ def expectation(compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayL
     Raises:
         ArgumentError: An argument has the wrong shape or dtype, or there is no observable.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
-        jax.errors.JaxRuntimeError: A value is NaN or infinite; raised when the result is used.
+        jax.errors.JaxRuntimeError: A value is NaN or infinite, or the norm of a state is not 1;
+            raised when the result is used.
     """
-    inputs, parameters = circuits.checked_arguments(compiled, inputs, parameters)
+    inputs, parameters, states = circuits.checked_arguments(
+        compiled, inputs, parameters, initial_states
+    )
     circuits.require_readouts(compiled)
     shared, rows = circuits.exponent_map(compiled)(jnp.atleast_2d(inputs), parameters)
     if inputs.ndim == 1:
-        return _functions_of_single(compiled)(shared, rows[0])
-    return _functions_of_batch(compiled)(shared, rows)
+        return _function_of_single(compiled)(shared, rows[0], states)
+    return _function_of_batch(compiled)(shared, rows, states)
 
 
 @circuits.cached_by_circuit
-def _functions_of_batch(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
-    """Return values(shared [E], per_example [B, F]) -> [B, K], differentiable twice."""
-    gradient = _gradient_of_batch(compiled)
+def _function_of_batch(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
+    """Return values(shared [E], rows [B, F], states [B, 2**N]) -> [B, K]."""
 
-    @jax.custom_vjp
-    def values_and_states(shared: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-        reals = compiled.program.kept_reals(rows.shape[0])
-        result, kept = _forward(compiled, shared, rows, kept_reals=reals)
-        return result, kept
+    def evaluate(*point: jax.Array, keep: bool) -> list[jax.Array]:
+        reals = compiled.program.kept_reals(len(point[1])) if keep else 0
+        return _forward(compiled, *point, kept_reals=reals)
 
-    # Forward passes call the differentiable function, so that they can be differentiated again.
-    values_and_states.defvjp(
-        lambda shared, rows: (values_and_states(shared, rows), (shared, rows)),
-        lambda residuals, upstream: gradient(*residuals, upstream[0], _no_states(compiled)),
-    )
+    def gradient_of(wanted: Wanted) -> Callable[..., Point]:
+        return lambda *operands: _gradient(compiled, *operands, wanted=wanted)
 
-    @jax.custom_vjp
-    def values(shared: jax.Array, rows: jax.Array) -> jax.Array:
-        return _forward(compiled, shared, rows, kept_reals=0)[0]
-
-    def forward(shared: Any, rows: Any) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        result, kept = values_and_states(shared.value, rows.value)
-        # The shape is a static mark: data that is not differentiated needs no gradient. JAX keeps
-        # one structure of residuals for all derivatives of a traced call, so None cannot be one.
-        mark = jnp.zeros(int(rows.perturbed))
-        return result, (shared.value, rows.value, jax.lax.stop_gradient(kept), mark)
-
-    def backward(
-        residuals: tuple[jax.Array, ...], upstream: jax.Array
-    ) -> tuple[jax.Array | None, jax.Array | None]:
-        shared, rows, kept, mark = residuals
-        if isinstance(upstream, jax.custom_derivatives.SymbolicZero):
-            return None, None
-        if mark.size:
-            both: Exponents = gradient(shared, rows, upstream, kept)
-            return both
-        by_shared, _ = _gradient_of_batch(compiled, by_rows=False)(shared, rows, upstream, kept)
-        return by_shared, None
-
-    values.defvjp(forward, backward, symbolic_zeros=True)
-    jitted = jax.jit(values, inline=True)
-
-    def called(shared: jax.Array, rows: jax.Array) -> jax.Array:
-        # Outside jit, shard_map supports symbolic zeros only in a function that is compiled itself.
-        return jitted(shared, rows) if has_manual_axes() else values(shared, rows)
-
-    return with_common_axes(called)
-
-
-def _gradient_of_batch(
-    compiled: CompiledCircuit, *, by_rows: bool = True
-) -> Callable[..., Exponents]:
-    """Return gradient(shared, rows, upstream, kept), differentiable once.
-
-    Its results are [E] and [B, F]; the second is [0, F] unless `by_rows`.
-    """
-
-    @jax.custom_vjp
-    def gradient(
-        shared: jax.Array, rows: jax.Array, upstream: jax.Array, kept: jax.Array
-    ) -> Exponents:
-        return _gradient(compiled, shared, rows, upstream, kept, by_rows=by_rows)
-
-    def backward(
-        operands: tuple[jax.Array, ...], tangents: Exponents
-    ) -> tuple[jax.Array | None, ...]:
-        shared, rows, upstream, _ = operands
-        by_example = tangents[1] if by_rows else jnp.zeros_like(rows)
-        values, *changes = _hvp(compiled, shared, rows, upstream, tangents[0], by_example)
-        return changes[0], changes[1], values, None
-
-    gradient.defvjp(lambda *operands: (gradient(*operands), operands), backward)
-    return with_common_axes(gradient)
-
-
-def _no_states(compiled: CompiledCircuit) -> jax.Array:
-    """Return the kept states of a forward pass that kept none."""
-    return jnp.zeros(0, compiled.real_dtype)
+    return _differentiable(evaluate, gradient_of, functools.partial(_hvp, compiled))
 
 
 @circuits.cached_by_circuit
-def _functions_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
-    """Return values(shared [E], row [F]) -> [K], which `vmap` turns into one call."""
+def _function_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
+    """Return values(shared [E], row [F], state [2**N]) -> [K], which `vmap` turns into one call."""
 
     @custom_vmap
-    def evaluate(shared: jax.Array, row: jax.Array) -> jax.Array:
-        return _forward(compiled, shared, row[None], kept_reals=0)[0][0]
+    def values(shared: jax.Array, row: jax.Array, state: jax.Array) -> jax.Array:
+        return _forward(compiled, shared, row[None], state[None], kept_reals=0)[0][0]
 
-    @evaluate.def_vmap
+    @values.def_vmap
     @rule_with_shards
-    def _(
-        size: int, batched: Sequence[bool], shared: jax.Array, row: jax.Array
-    ) -> tuple[jax.Array, bool]:
+    def _(size: int, batched: Sequence[bool], *point: jax.Array) -> tuple[jax.Array, bool]:
+        shared, rows, states = _mapped(size, batched, point)
         if not batched[0]:
-            return _forward(compiled, shared, row, kept_reals=0)[0], True
-        split, rows = _all_per_example(compiled, size, batched, shared, row)
-        nothing = jnp.zeros(0, rows.dtype)
-        return _forward(split.compiled, nothing, rows, kept_reals=0)[0], True
+            return _forward(compiled, point[0], rows, states, kept_reals=0)[0], True
+        split = circuits.per_example_circuit(compiled)
+        return _forward(split.compiled, *split.join(shared, rows), states, kept_reals=0)[0], True
+
+    def evaluate(*point: jax.Array, keep: bool) -> tuple[jax.Array, jax.Array]:
+        return values(*point), _nothing_kept(compiled)
+
+    def gradient_of(wanted: Wanted) -> Callable[..., Point]:
+        # The gradients by shared exponents are among those by rows in a circuit that has no others.
+        return _gradient_of_single(compiled, wanted._replace(rows=True))
 
     @custom_vmap
-    def gradient(shared: jax.Array, row: jax.Array, upstream: jax.Array) -> Exponents:
-        by_shared, by_rows = _gradient(
-            compiled, shared, row[None], upstream[None], _no_states(compiled)
-        )
-        return by_shared, by_rows[0]
-
-    @gradient.def_vmap
-    @rule_with_shards
-    def _(
-        size: int, batched: Sequence[bool], shared: jax.Array, row: jax.Array, upstream: jax.Array
-    ) -> tuple[Exponents, tuple[bool, bool]]:
-        # Every example has a gradient of its own by the shared exponents.
-        split, rows = _all_per_example(compiled, size, batched, shared, row)
-        if not batched[2]:
-            upstream = jnp.broadcast_to(upstream, (size, *upstream.shape))
-        nothing = jnp.zeros(0, rows.dtype)
-        _, by_rows = _gradient(split.compiled, nothing, rows, upstream, _no_states(compiled))
-        return split.separate(by_rows), (True, True)
-
-    @custom_vmap
-    def hvp(
-        shared: jax.Array, row: jax.Array, upstream: jax.Array, ts: jax.Array, tr: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        tangents = (ts, tr[None])
-        values, by_shared, by_rows = _hvp(compiled, shared, row[None], upstream[None], *tangents)
-        return values[0], by_shared, by_rows[0]
+    def hvp(*operands: jax.Array) -> tuple[jax.Array, ...]:
+        shared, row, state, shared_tangents, row_tangents, upstream = operands
+        tangents = shared_tangents, row_tangents[None]
+        found = _hvp(compiled, shared, row[None], state[None], *tangents, upstream[None])
+        return found[0][0], found[1], found[2][0]
 
     @hvp.def_vmap
     @rule_with_shards
     def _(
-        size: int,
-        batched: Sequence[bool],
-        shared: jax.Array,
-        row: jax.Array,
-        upstream: jax.Array,
-        ts: jax.Array,
-        tr: jax.Array,
-    ) -> tuple[tuple[jax.Array, jax.Array, jax.Array], tuple[bool, bool, bool]]:
-        split, rows = _all_per_example(compiled, size, batched[:2], shared, row)
-        _, tangents = _all_per_example(compiled, size, batched[3:], ts, tr)
-        if not batched[2]:
-            upstream = jnp.broadcast_to(upstream, (size, *upstream.shape))
-        nothing = jnp.zeros(0, rows.dtype)
-        values, _, by_rows = _hvp(split.compiled, nothing, rows, upstream, nothing, tangents)
+        size: int, batched: Sequence[bool], *operands: jax.Array
+    ) -> tuple[tuple[jax.Array, ...], tuple[bool, ...]]:
+        shared, rows, states, *tangents, upstream = _mapped(size, batched, operands)
+        split = circuits.per_example_circuit(compiled)
+        point = *split.join(shared, rows), states
+        values, _, by_rows = _hvp(split.compiled, *point, *split.join(*tangents), upstream)
         return (values, *split.separate(by_rows)), (True, True, True)
 
-    return _differentiable_values(evaluate, _differentiable_gradient_of_single(gradient, hvp))
+    return _differentiable(evaluate, gradient_of, hvp)
 
 
-def _differentiable_values(
-    evaluate: Callable[..., jax.Array], gradient: Callable[..., Exponents]
+def _gradient_of_single(compiled: CompiledCircuit, wanted: Wanted) -> Callable[..., Point]:
+    """Return the gradient of values that `_function_of_single` returns, without a derivative."""
+
+    @custom_vmap
+    def gradient(
+        shared: jax.Array, row: jax.Array, state: jax.Array, upstream: jax.Array, kept: jax.Array
+    ) -> Point:
+        operands = (shared, row[None], state[None], upstream[None], kept)
+        by_shared, by_rows, by_states = _gradient(compiled, *operands, wanted=wanted)
+        return by_shared, by_rows[0], by_states[0]
+
+    @gradient.def_vmap
+    @rule_with_shards
+    def _(
+        size: int, batched: Sequence[bool], *operands: jax.Array
+    ) -> tuple[Point, tuple[bool, bool, bool]]:
+        # Every example has a gradient of its own by the shared exponents.
+        shared, rows, states, upstream = _mapped(size, batched[:-1], operands[:-1])
+        split = circuits.per_example_circuit(compiled)
+        point = *split.join(shared, rows), states
+        kept = _nothing_kept(compiled)
+        _, by_rows, by_states = _gradient(split.compiled, *point, upstream, kept, wanted=wanted)
+        return (*split.separate(by_rows), by_states), (True, True, True)
+
+    function: Callable[..., Point] = gradient
+    return function
+
+
+def _nothing_kept(compiled: CompiledCircuit) -> jax.Array:
+    """Return the kept states of a forward pass that kept none."""
+    return jnp.zeros(0, compiled.real_dtype)
+
+
+def _mapped(
+    size: int, batched: Sequence[bool], operands: Sequence[jax.Array]
+) -> Sequence[jax.Array]:
+    """Return operands that all have the axis that `vmap` maps."""
+    return [
+        operand if is_mapped else jnp.broadcast_to(operand, (size, *operand.shape))
+        for operand, is_mapped in zip(operands, batched, strict=True)
+    ]
+
+
+def _differentiable(
+    evaluate: Callable[..., Sequence[jax.Array]],
+    gradient_of: Callable[[Wanted], Callable[..., Point]],
+    hvp: Callable[..., Sequence[jax.Array]],
 ) -> Callable[..., jax.Array]:
-    """Return `evaluate` with its gradient."""
+    """Return values(*point), differentiable twice.
 
-    @jax.custom_vjp
-    def values(shared: jax.Array, row: jax.Array) -> jax.Array:
-        return evaluate(shared, row)
+    Args:
+        evaluate: Maps a point, and if states are to be kept, to values and kept states.
+        gradient_of: Returns a function of a point, upstream and kept states: the gradients.
+        hvp: Maps a point, tangents of the exponents and upstream to J t and H t.
+    """
 
-    values.defvjp(
-        lambda shared, row: (values(shared, row), (shared, row)),
-        lambda residuals, upstream: gradient(*residuals, upstream),
+    @functools.cache
+    def gradient(wanted: Wanted) -> Callable[..., Point]:
+        return _differentiable_gradient(gradient_of(wanted), hvp, wanted)
+
+    def forward(*primals: Any) -> tuple[jax.Array, tuple[Any, ...]]:
+        point = [primal.value for primal in primals]
+        result, kept = values_and_kept(*point)
+        return result, (point, _marks(primals), jax.lax.stop_gradient(kept))
+
+    def backward(residuals: Any, upstream: Any) -> tuple[jax.Array | None, ...]:
+        point, marks, kept = residuals
+        if isinstance(upstream, SymbolicZero):
+            return None, None, None
+        wanted = Wanted(*(mark.size > 0 for mark in marks))
+        by_shared, by_rows, by_states = gradient(wanted)(*point, upstream, kept)
+        return by_shared, by_rows if wanted.rows else None, by_states if wanted.states else None
+
+    # Forward passes call the differentiable function, so that they can be differentiated again.
+    def forward_again(*primals: Any) -> tuple[Sequence[jax.Array], tuple[Any, ...]]:
+        point = [primal.value for primal in primals]
+        found = values_and_kept(*point)
+        return found, (point, _marks(primals), jnp.zeros(0, found[1].dtype))
+
+    values_and_kept = with_derivative(
+        lambda *point: evaluate(*point, keep=True),
+        forward_again,
+        lambda residuals, upstream: backward(residuals, upstream[0]),
     )
-    return with_common_axes(values)
+    return with_derivative(lambda *point: evaluate(*point, keep=False)[0], forward, backward)
 
 
-def _differentiable_gradient_of_single(
-    evaluate: Callable[..., Exponents], hvp: Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
-) -> Callable[..., Exponents]:
-    """Return gradient(shared, row, upstream) with its own derivative."""
+def _marks(primals: Sequence[Any]) -> list[jax.Array]:
+    """Return residuals that mark which arrays of the examples are differentiated.
 
-    @jax.custom_vjp
-    def gradient(shared: jax.Array, row: jax.Array, upstream: jax.Array) -> Exponents:
-        return evaluate(shared, row, upstream)
-
-    def backward(operands: tuple[jax.Array, ...], tangents: Exponents) -> tuple[jax.Array, ...]:
-        values, by_shared, by_row = hvp(*operands, *tangents)
-        return by_shared, by_row, values
-
-    gradient.defvjp(lambda *operands: (gradient(*operands), operands), backward)
-    return with_common_axes(gradient)
+    The shape is a static mark: data that is not differentiated needs no gradient. JAX keeps one
+    structure of residuals for all derivatives of a traced call, so None cannot be one.
+    """
+    _, rows, states = primals
+    return [jnp.zeros(int(rows.perturbed)), jnp.zeros(int(states.perturbed))]
 
 
-def _forward(
-    compiled: CompiledCircuit, shared: jax.Array, rows: jax.Array, *, kept_reals: int
-) -> list[jax.Array]:
+def _differentiable_gradient(
+    evaluate: Callable[..., Point], hvp: Callable[..., Sequence[jax.Array]], wanted: Wanted
+) -> Callable[..., Point]:
+    """Return gradient(*point, upstream, kept), differentiable once by exponents and upstream.
+
+    Args:
+        evaluate: The gradient.
+        hvp: As for `_differentiable`.
+        wanted: The gradients that it computes.
+    """
+
+    def forward(*primals: Any) -> tuple[Point, tuple[Any, ...]]:
+        operands = [primal.value for primal in primals]
+        return gradient(*operands), (operands[:-1], _marks(primals[:3]))
+
+    def backward(residuals: Any, tangents: Sequence[Any]) -> tuple[jax.Array | None, ...]:
+        (shared, rows, states, upstream), (_, mark) = residuals
+        if mark.size or (wanted.states and not isinstance(tangents[2], SymbolicZero)):
+            raise ArgumentError(
+                "expectation values have no second derivatives by initial states: take"
+                " jax.lax.stop_gradient of the states, or differences of the first derivative"
+            )
+        by_shared, by_rows = (
+            jnp.zeros_like(like) if isinstance(tangent, SymbolicZero) else tangent
+            for tangent, like in ((tangents[0], shared), (tangents[1], rows))
+        )
+        directions = by_shared, by_rows if wanted.rows else jnp.zeros_like(rows)
+        values, *changes = hvp(shared, rows, states, *directions, upstream)
+        return changes[0], changes[1], None, values, None
+
+    gradient = with_derivative(evaluate, forward, backward)
+    return gradient
+
+
+def _forward(compiled: CompiledCircuit, *point: jax.Array, kept_reals: int) -> list[jax.Array]:
     """Return values [B, K] and kept states [kept_reals]."""
     real = compiled.real_dtype
-    results = [((rows.shape[0], compiled.readouts), real), ((kept_reals,), real)]
-    return call("expectation", compiled, results, [shared, rows])
+    results = [((len(point[1]), compiled.readouts), real), ((kept_reals,), real)]
+    return call("expectation", compiled, results, point)
 
 
-def _gradient(
-    compiled: CompiledCircuit,
-    shared: jax.Array,
-    rows: jax.Array,
-    upstream: jax.Array,
-    kept: jax.Array,
-    *,
-    by_rows: bool = True,
-) -> Exponents:
-    """Return gradients [E] and [B, F]; [0, F] unless `by_rows`."""
-    wanted = rows.shape if by_rows else (0, rows.shape[1])
-    results = [(shared.shape, shared.dtype), (wanted, rows.dtype)]
-    operands = [shared, rows, upstream.astype(compiled.real_dtype), kept]
-    by_shared, by_example = call("expectation_gradient", compiled, results, operands)
-    return by_shared, by_example
+def _gradient(compiled: CompiledCircuit, *operands: jax.Array, wanted: Wanted) -> Point:
+    """Return gradients [E], [B, F] and [B, 2**N] at a point, for upstream [B, K] and kept states.
+
+    Gradients that are not wanted are [B, 0].
+    """
+    *point, upstream, kept = operands
+    shared, rows, states = point
+    results = [
+        (shared.shape, shared.dtype),
+        (rows.shape if wanted.rows else (len(rows), 0), rows.dtype),
+        (states.shape if wanted.states else (len(rows), 0), states.dtype),
+    ]
+    arguments = [*point, upstream.astype(compiled.real_dtype), kept]
+    by_shared, by_rows, by_states = call("expectation_gradient", compiled, results, arguments)
+    # JAX's cotangent is dL/dRe - i dL/dIm, the engine's dL/dRe + i dL/dIm.
+    return by_shared, by_rows, jnp.conj(by_states)
 
 
-def _hvp(
-    compiled: CompiledCircuit,
-    shared: jax.Array,
-    rows: jax.Array,
-    upstream: jax.Array,
-    shared_tangents: jax.Array,
-    row_tangents: jax.Array,
-) -> list[jax.Array]:
-    """Return J t [B, K] and H t [E], [B, F] for tangents t of the exponents."""
+def _hvp(compiled: CompiledCircuit, *operands: jax.Array) -> list[jax.Array]:
+    """Return J t [B, K] and H t [E], [B, F] at a point, for tangents t and upstream [B, K]."""
+    *others, upstream = operands
+    shared, rows = others[:2]
     results = [
         (upstream.shape, compiled.real_dtype),
         (shared.shape, shared.dtype),
         (rows.shape, rows.dtype),
     ]
-    operands = [shared, rows, shared_tangents, row_tangents, upstream.astype(compiled.real_dtype)]
-    return call("expectation_hvp", compiled, results, operands)
-
-
-def _all_per_example(
-    compiled: CompiledCircuit,
-    size: int,
-    batched: Sequence[bool],
-    shared: jax.Array,
-    rows: jax.Array,
-) -> tuple[circuits.PerExampleCircuit, jax.Array]:
-    """Return the circuit without shared exponents, and its exponents [size, F']."""
-    split = circuits.per_example_circuit(compiled)
-    if not batched[0]:
-        shared = jnp.broadcast_to(shared, (size, *shared.shape))
-    if not batched[1]:
-        rows = jnp.broadcast_to(rows, (size, *rows.shape))
-    return split, split.join(shared, rows)
+    arguments = [*others, upstream.astype(compiled.real_dtype)]
+    return call("expectation_hvp", compiled, results, arguments)

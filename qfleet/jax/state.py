@@ -11,13 +11,20 @@ from qfleet.jax import circuits
 from qfleet.jax.calls import call, with_common_axes
 
 
-def state(compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayLike) -> jax.Array:
-    """Compute state vectors.
+def state(
+    compiled: CompiledCircuit,
+    inputs: ArrayLike | None = None,
+    parameters: ArrayLike | None = None,
+    *,
+    initial_states: ArrayLike | None = None,
+) -> jax.Array:
+    """Compute state vectors, global phase included, differentiable once by all arrays.
 
     Args:
         compiled: The circuit, of `qfleet.compile`. A static argument under `jax.jit`.
-        inputs: [B, I] values of the inputs, or [I] for a single example.
-        parameters: [P] values of the parameters.
+        inputs: As for `expectation`.
+        parameters: As for `expectation`.
+        initial_states: As for `expectation`.
 
     Returns:
         `[B, 2**N]` amplitudes in the circuit's dtype, or `[2**N]` for a single example. The first
@@ -26,41 +33,36 @@ def state(compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayLike) -
     Raises:
         ArgumentError: An argument has the wrong shape or dtype.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
-        jax.errors.JaxRuntimeError: A value is NaN or infinite; raised when the result is used.
+        jax.errors.JaxRuntimeError: As for `expectation`.
     """
-    inputs, parameters = circuits.checked_arguments(compiled, inputs, parameters)
+    inputs, parameters, start = circuits.checked_arguments(
+        compiled, inputs, parameters, initial_states
+    )
     exponents = circuits.exponent_map(compiled)(jnp.atleast_2d(inputs), parameters)
-    result = _function(compiled)(*exponents)
+    result = _function(compiled)(*exponents, jnp.atleast_2d(start))
     return result[0] if inputs.ndim == 1 else result
 
 
 @circuits.cached_by_circuit
 def _function(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
-    """Return states(shared [E], per_example [B, F]) -> [B, 2**N]."""
-    order = compiled.program.bit_order
+    """Return states(shared [E], per_example [B, F], initial [B, 2**N]) -> [B, 2**N]."""
 
-    def evolve(shared: jax.Array, rows: jax.Array) -> jax.Array:
-        shape = (rows.shape[0], 2 ** len(compiled.qubits))
-        (states,) = call("state", compiled, [(shape, compiled.dtype)], [shared, rows], order=order)
+    def evolve(*point: jax.Array) -> jax.Array:
+        shape = (len(point[1]), 2 ** len(compiled.qubits))
+        (states,) = call("state", compiled, [(shape, compiled.dtype)], point)
         return states
 
-    @jax.custom_vjp
-    def states(shared: jax.Array, rows: jax.Array) -> jax.Array:
-        return evolve(shared, rows)
+    def forward(*point: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        result = evolve(*point)
+        return result, (*point, result)
 
-    def forward(shared: jax.Array, rows: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        result = evolve(shared, rows)
-        return result, (shared, rows, result)
-
-    def backward(
-        residuals: tuple[jax.Array, ...], upstream: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        shared, rows, result = residuals
-        results = [(shared.shape, shared.dtype), (rows.shape, rows.dtype)]
+    def backward(residuals: tuple[jax.Array, ...], upstream: jax.Array) -> tuple[jax.Array, ...]:
+        results = [(one.shape, one.dtype) for one in residuals[:-1]]
         # JAX's cotangent is dL/dRe - i dL/dIm, the engine's dL/dRe + i dL/dIm.
-        operands = [shared, rows, result, jnp.conj(upstream).astype(compiled.dtype)]
-        by_shared, by_rows = call("state_gradient", compiled, results, operands, order=order)
-        return by_shared, by_rows
+        operands = [*residuals, jnp.conj(upstream).astype(compiled.dtype)]
+        by_shared, by_rows, by_initial = call("state_gradient", compiled, results, operands)
+        return by_shared, by_rows, jnp.conj(by_initial)
 
+    states = jax.custom_vjp(evolve)
     states.defvjp(forward, backward)
     return with_common_axes(states)

@@ -2,7 +2,7 @@
 //
 // Exponents, their tangents and their gradients are F32 or F64 arrays; the engine computes with
 // doubles. Values and states have the program's precision. Arrays of a GPU are copied to the host's
-// memory, and results back: exponents and values are few numbers.
+// memory, and results back.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -77,14 +77,31 @@ class DoubleResult {
   std::vector<double> copy_;
 };
 
-// The program and batch of one call.
+bool IsDouble(ffi::DataType type) {
+  return type == ffi::DataType::F64 || type == ffi::DataType::C128;
+}
+
+// Number of reals of an array of reals or of complex numbers.
+int64_t Reals(const ffi::AnyBuffer& buffer) {
+  const size_t real_bytes = IsDouble(buffer.element_type()) ? sizeof(double) : sizeof(float);
+  return static_cast<int64_t>(buffer.size_bytes() / real_bytes);
+}
+
+void* DataOrNull(const ffi::AnyBuffer& buffer) {
+  return buffer.element_count() ? buffer.untyped_data() : nullptr;
+}
+
+// The program and batch of one call. `initial_states` are empty if the program has its own.
 class Call {
  public:
-  Call(Attributes attributes, const ffi::AnyBuffer& shared, const ffi::AnyBuffer& per_example)
+  Call(Attributes attributes, const ffi::AnyBuffer& shared, const ffi::AnyBuffer& per_example,
+       const ffi::AnyBuffer& initial_states)
       : shared_(shared), per_example_(per_example) {
     const auto program = attributes.get<int64_t>("program");
     const auto memory_limit = attributes.get<int64_t>("memory_limit");
+    const auto order = attributes.get<ffi::Span<const int64_t>>("order");
     if (program.has_value()) program_ = *program;
+    if (order.has_value()) order_ = *order;
     batch_.shared = shared_.data();
     batch_.shared_count = shared_.count();
     batch_.per_example = per_example_.data();
@@ -92,21 +109,39 @@ class Call {
     batch_.size = per_example.dimensions().size() == 2 ? per_example.dimensions()[0] : -1;
     batch_.memory_limit = memory_limit.has_value() ? *memory_limit : 0;
     batch_.check_finite = 1;
+    batch_.initial_states = DataOrNull(initial_states);
+    batch_.initial_state_count = Reals(initial_states);
+    batch_.initial_order = order_.begin();
+    batch_.initial_order_count = static_cast<int64_t>(order_.size());
+  }
+  // Has gradients by the initial states written to an array, unless it is empty.
+  void SetInitialGradients(const ffi::AnyBuffer& gradients) {
+    batch_.initial_gradients = DataOrNull(gradients);
+    batch_.initial_gradient_count = Reals(gradients);
   }
   qfleet_program program() const { return program_; }
   const qfleet_batch* batch() const { return &batch_; }
+  const int64_t* order() const { return batch_.initial_order; }
+  int64_t order_count() const { return batch_.initial_order_count; }
 
-  // True if values or states of this element type belong to the program.
-  bool HasPrecision(ffi::DataType type) const {
+  // Plans the batch, whose values are checked later.
+  qfleet_status Plan(qfleet_plan* plan) const {
+    qfleet_batch unchecked = batch_;
+    unchecked.check_finite = 0;
+    return qfleet_plan_batch(program_, &unchecked, plan);
+  }
+  // True if all values and states are of the program's precision.
+  template <class... Buffers>
+  bool HasPrecision(const Buffers&... buffers) const {
     qfleet_program_info info;
     if (qfleet_program_describe(program_, &info) != QFLEET_OK) return true;  // reported later
-    const bool is_double = type == ffi::DataType::F64 || type == ffi::DataType::C128;
-    return info.real_bytes == (is_double ? 8 : 4);
+    return (... && (IsDouble(buffers.element_type()) == (info.real_bytes == sizeof(double))));
   }
 
  private:
   Doubles shared_, per_example_;
   qfleet_program program_ = 0;
+  ffi::Span<const int64_t> order_;
   qfleet_batch batch_ = {};
 };
 
@@ -115,15 +150,18 @@ bool AllReal(const Buffers&... buffers) {
   return (... && IsReal(buffers.element_type()));
 }
 
+ffi::Error WrongPrecision() {
+  return Invalid("values, states and their gradients must have the program's precision");
+}
+
 ffi::Error Expectation(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
-                       ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> kept,
-                       Attributes attributes) {
+                       ffi::AnyBuffer initial_states, ffi::Result<ffi::AnyBuffer> values,
+                       ffi::Result<ffi::AnyBuffer> kept, Attributes attributes) {
   if (!AllReal(shared, per_example, *values, *kept)) return Invalid("operands must be F32 or F64");
-  const Call call(attributes, shared, per_example);
-  if (!call.HasPrecision(values->element_type()))
-    return Invalid("the values must have the program's precision");
+  const Call call(attributes, shared, per_example, initial_states);
+  if (!call.HasPrecision(initial_states, *values, *kept)) return WrongPrecision();
   qfleet_plan plan;
-  const qfleet_status planned = qfleet_plan_batch(call.program(), call.batch(), &plan);
+  const qfleet_status planned = call.Plan(&plan);
   if (planned != QFLEET_OK) return ToError(planned);
   // After a change of the number of threads, the states are not kept: the gradient recomputes them.
   const int64_t reals = kept->element_count();
@@ -134,17 +172,19 @@ ffi::Error Expectation(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
 }
 
 ffi::Error ExpectationGradient(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
-                               ffi::AnyBuffer upstream, ffi::AnyBuffer kept,
-                               ffi::Result<ffi::AnyBuffer> shared_gradients,
+                               ffi::AnyBuffer initial_states, ffi::AnyBuffer upstream,
+                               ffi::AnyBuffer kept, ffi::Result<ffi::AnyBuffer> shared_gradients,
                                ffi::Result<ffi::AnyBuffer> per_example_gradients,
+                               ffi::Result<ffi::AnyBuffer> initial_gradients,
                                Attributes attributes) {
   if (!AllReal(shared, per_example, upstream, kept, *shared_gradients, *per_example_gradients))
     return Invalid("operands must be F32 or F64");
-  const Call call(attributes, shared, per_example);
-  if (!call.HasPrecision(upstream.element_type()))
-    return Invalid("the upstream gradient must have the program's precision");
+  Call call(attributes, shared, per_example, initial_states);
+  if (!call.HasPrecision(initial_states, upstream, kept, *initial_gradients))
+    return WrongPrecision();
+  call.SetInitialGradients(*initial_gradients);
   qfleet_plan plan;
-  const qfleet_status planned = qfleet_plan_batch(call.program(), call.batch(), &plan);
+  const qfleet_status planned = call.Plan(&plan);
   if (planned != QFLEET_OK) return ToError(planned);
   const int64_t reals = kept.element_count();
   const bool use_kept = reals > 0 && plan.kept_reals == reals;
@@ -160,17 +200,16 @@ ffi::Error ExpectationGradient(ffi::AnyBuffer shared, ffi::AnyBuffer per_example
 }
 
 ffi::Error ExpectationHvp(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
-                          ffi::AnyBuffer shared_tangents, ffi::AnyBuffer per_example_tangents,
-                          ffi::AnyBuffer upstream, ffi::Result<ffi::AnyBuffer> value_tangents,
+                          ffi::AnyBuffer initial_states, ffi::AnyBuffer shared_tangents,
+                          ffi::AnyBuffer per_example_tangents, ffi::AnyBuffer upstream,
+                          ffi::Result<ffi::AnyBuffer> value_tangents,
                           ffi::Result<ffi::AnyBuffer> shared_results,
                           ffi::Result<ffi::AnyBuffer> per_example_results, Attributes attributes) {
   if (!AllReal(shared, per_example, shared_tangents, per_example_tangents, upstream,
                *value_tangents, *shared_results, *per_example_results))
     return Invalid("operands must be F32 or F64");
-  const Call call(attributes, shared, per_example);
-  if (!call.HasPrecision(upstream.element_type()) ||
-      !call.HasPrecision(value_tangents->element_type()))
-    return Invalid("values and upstream gradient must have the program's precision");
+  const Call call(attributes, shared, per_example, initial_states);
+  if (!call.HasPrecision(initial_states, upstream, *value_tangents)) return WrongPrecision();
   const Doubles by_shared(shared_tangents), by_example(per_example_tangents);
   DoubleResult shared_result(*shared_results), per_example_result(*per_example_results);
   const qfleet_status status = qfleet_expectation_hvp(
@@ -183,35 +222,32 @@ ffi::Error ExpectationHvp(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
   return ToError(status);
 }
 
-ffi::Error State(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
+ffi::Error State(ffi::AnyBuffer shared, ffi::AnyBuffer per_example, ffi::AnyBuffer initial_states,
                  ffi::Result<ffi::AnyBuffer> states, Attributes attributes) {
   if (!AllReal(shared, per_example)) return Invalid("operands must be F32 or F64");
-  const Call call(attributes, shared, per_example);
-  if (!call.HasPrecision(states->element_type()))
-    return Invalid("the states must have the program's precision");
-  const auto order = attributes.get<ffi::Span<const int64_t>>("order");
-  if (order.has_error()) return Invalid("order must be a list of integers");
-  return ToError(qfleet_state(call.program(), call.batch(), order->begin(), order->size(),
-                              states->untyped_data(), 2 * states->element_count()));
+  const Call call(attributes, shared, per_example, initial_states);
+  if (!call.HasPrecision(initial_states, *states)) return WrongPrecision();
+  return ToError(qfleet_state(call.program(), call.batch(), call.order(), call.order_count(),
+                              states->untyped_data(), Reals(*states)));
 }
 
-ffi::Error StateGradient(ffi::AnyBuffer shared, ffi::AnyBuffer per_example, ffi::AnyBuffer states,
+ffi::Error StateGradient(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
+                         ffi::AnyBuffer initial_states, ffi::AnyBuffer states,
                          ffi::AnyBuffer upstream, ffi::Result<ffi::AnyBuffer> shared_gradients,
-                         ffi::Result<ffi::AnyBuffer> per_example_gradients, Attributes attributes) {
+                         ffi::Result<ffi::AnyBuffer> per_example_gradients,
+                         ffi::Result<ffi::AnyBuffer> initial_gradients, Attributes attributes) {
   if (!AllReal(shared, per_example, *shared_gradients, *per_example_gradients))
     return Invalid("operands must be F32 or F64");
-  const Call call(attributes, shared, per_example);
-  if (!call.HasPrecision(states.element_type()) || !call.HasPrecision(upstream.element_type()))
-    return Invalid("states and upstream gradient must have the program's precision");
-  const auto order = attributes.get<ffi::Span<const int64_t>>("order");
-  if (order.has_error()) return Invalid("order must be a list of integers");
+  Call call(attributes, shared, per_example, initial_states);
+  if (!call.HasPrecision(initial_states, states, upstream, *initial_gradients))
+    return WrongPrecision();
+  call.SetInitialGradients(*initial_gradients);
   DoubleResult by_shared(*shared_gradients), by_example(*per_example_gradients);
   const bool wanted = by_example.count() > 0;
   const qfleet_status status = qfleet_state_gradient(
-      call.program(), call.batch(), order->begin(), order->size(), states.untyped_data(),
-      2 * states.element_count(), upstream.untyped_data(), 2 * upstream.element_count(),
-      by_shared.data(), by_shared.count(), wanted ? by_example.data() : nullptr,
-      by_example.count());
+      call.program(), call.batch(), call.order(), call.order_count(), states.untyped_data(),
+      Reals(states), upstream.untyped_data(), Reals(upstream), by_shared.data(), by_shared.count(),
+      wanted ? by_example.data() : nullptr, by_example.count());
   by_shared.Finish();
   by_example.Finish();
   return ToError(status);
@@ -231,19 +267,13 @@ using Any = ffi::AnyBuffer;
   QFLEET_SYMBOL(qfleet_jax_##name##_cuda, qfleet::OnCuda(implementation),      \
                 ffi::Ffi::Bind().Ctx<ffi::PlatformStream<qfleet::CudaStream>>() operands)
 
-QFLEET_HANDLER(expectation, Expectation, .Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+#define QFLEET_3_ARGS .Arg<Any>().Arg<Any>().Arg<Any>()
+
+QFLEET_HANDLER(expectation, Expectation, QFLEET_3_ARGS.Ret<Any>().Ret<Any>().Attrs());
 QFLEET_HANDLER(expectation_gradient, ExpectationGradient,
-               .Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+               QFLEET_3_ARGS.Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Ret<Any>().Attrs());
 QFLEET_HANDLER(expectation_hvp, ExpectationHvp,
-               .Arg<Any>()
-                   .Arg<Any>()
-                   .Arg<Any>()
-                   .Arg<Any>()
-                   .Arg<Any>()
-                   .Ret<Any>()
-                   .Ret<Any>()
-                   .Ret<Any>()
-                   .Attrs());
-QFLEET_HANDLER(state, State, .Arg<Any>().Arg<Any>().Ret<Any>().Attrs());
+               QFLEET_3_ARGS QFLEET_3_ARGS.Ret<Any>().Ret<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(state, State, QFLEET_3_ARGS.Ret<Any>().Attrs());
 QFLEET_HANDLER(state_gradient, StateGradient,
-               .Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+               QFLEET_3_ARGS.Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Ret<Any>().Attrs());
