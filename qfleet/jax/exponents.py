@@ -51,7 +51,8 @@ class ExponentFunction:
         dtype = values.dtype
         if self._single is not None:
             scales = self._coefficients[self._single, np.arange(len(self._single))]
-            exponents = values[..., self._single] * scales.astype(dtype)
+            # XLA of JAX 0.5 computes a constant, indexed and scaled, with transposed data.
+            exponents = jnp.take(values, self._single, axis=-1) * scales.astype(dtype)
         else:
             exponents = jnp.matmul(
                 values, self._coefficients.astype(dtype), precision=jax.lax.Precision.HIGHEST
