@@ -50,7 +50,7 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
 
     Args:
         model: Architecture and width.
-        features: Angles per example.
+        features: Angles or amplitudes per example.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
     """
     if model.model not in MODELS:
@@ -182,6 +182,7 @@ def _compile(model: ModelSettings, circuit: ModelCircuit, seed: int, number: int
         circuit.circuit,
         *symbols,
         circuit.observables,
+        takes_states=circuit.initial_states,
         sampling=sampling_of(model, seed, number),
     )
 

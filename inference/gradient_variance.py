@@ -122,7 +122,8 @@ def measure_gradient_variance(
 
     Args:
         layer: The model's quantum layer.
-        angles: Examples float32 [n, inputs], radians; one per sample.
+        angles: Examples float32 [n, inputs], radians; one per sample. States [n, 2**qubits] of a
+            layer with initial states.
         seed: Seed of the samples.
     """
     qubits = len(layer.circuit.all_qubits())
@@ -130,7 +131,8 @@ def measure_gradient_variance(
         return GradientVariance(layer.name, qubits, skipped="it has no readouts")
     if not layer.parameters:
         return GradientVariance(layer.name, qubits, skipped="all its angles are inputs")
-    if angles.shape[1] != len(layer.inputs):
+    wanted = 2**qubits if layer.initial_states else len(layer.inputs)
+    if angles.shape[1] != wanted:
         return GradientVariance(
             layer.name, qubits, skipped="its inputs are not the angles of the data"
         )
@@ -160,13 +162,22 @@ def _gradients(layer: "Expectation", angles: np.ndarray, seed: int) -> np.ndarra
     from qfleet.tensorflow.backends import build_simulator
     from qfleet.tensorflow.runtime import tf
 
-    simulator = build_simulator(layer.circuit, layer.inputs, layer.parameters, layer.observables)
+    takes_states = layer.initial_states
+    simulator = build_simulator(
+        layer.circuit,
+        layer.inputs,
+        layer.parameters,
+        layer.observables,
+        initial_states=takes_states,
+    )
 
     @tf.function(reduce_retracing=True)
     def gradient(example: tf.Tensor, parameters: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
+        states = [tf.cast(example, tf.complex64)] * takes_states
+        inputs = example[:, : len(layer.inputs)]
         with tf.GradientTape() as tape:
             tape.watch(parameters)
-            value = tf.reduce_sum(simulator.expectation(example, parameters) * signs)
+            value = tf.reduce_sum(simulator.expectation(inputs, parameters, *states) * signs)
         return tape.gradient(value, parameters, unconnected_gradients="zero")
 
     generator = np.random.Generator(np.random.PCG64([seed, len(layer.parameters)]))

@@ -19,6 +19,7 @@ from common.commands import command
 from common.errors import RunError, SettingsError, WeightsError
 from common.runs import records
 from common.settings import Settings
+from common.settings.amplitude_checks import check_amplitudes
 from common.settings.forward_checks import require_noise_of_trajectories
 from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from common.storage import StoragePath
@@ -143,6 +144,7 @@ def choose_model(settings: Settings) -> ModelSource:
         source = _from_run(run, checkpoint)
     _check_consistency(settings, source)
     source = _with_zne(settings, _with_noise(settings, source))
+    _require_states(settings, source)
     source = replace(source, code=_user_code(settings, source))
     source.code.require(source.settings["model"], source.described["source"])
     return source
@@ -213,6 +215,27 @@ def _with_zne(settings: Settings, source: ModelSource) -> ModelSource:
     described = {**source.described, "settings": {**recorded, **added}}
     # The recorded metrics are those of readouts with noise.
     return replace(source, described=described, result={**source.result, "metrics": {}})
+
+
+def _require_states(settings: Settings, source: ModelSource) -> None:
+    """Raise if a model of ENCODER=amplitude gets a setting that has no initial states.
+
+    Raises:
+        SettingsError: It is ZNE, SAMPLER or the noise of a device.
+    """
+    encoding = source.described.get("encoding", {})
+    if encoding.get("placement") != "amplitude":
+        return
+    if zne := settings.inference.zne:
+        raise SettingsError(
+            f"ZNE={zne} does not fit ENCODER=amplitude of {source.title}, whose folded circuits"
+            " would need initial states: omit ZNE"
+        )
+    try:
+        merged = Settings.from_record(source.settings)
+        check_amplitudes(merged.model, merged.data, merged.training)
+    except ValueError as error:
+        raise SettingsError(f"{error}, where the model is that of {source.title}") from None
 
 
 def _user_code(settings: Settings, source: ModelSource) -> UserCode:

@@ -112,8 +112,9 @@ class Predictor:
         width = max((layer.state_qubits for layer in self.layers), default=0)
         self.batch_rows = rows_per_batch(width, batch)
         self._compile(model, features)
-        # Traced here, so that tracing does not count as prediction time.
-        self.outputs = int(np.size(self._evaluate(tf.zeros([1, features]))[0]))
+        # Traced here, so that tracing does not count as prediction time. The example is a state of
+        # norm 1 for models that take states.
+        self.outputs = int(np.size(self._evaluate(tf.one_hot([0], features))[0]))
 
     def _compile(self, model: "keras.Model", features: int) -> None:
         """Build the graph that `_evaluate` calls, and set `readouts`."""

@@ -189,6 +189,8 @@ def diagram(layer: "Expectation", name: str) -> tuple[str, str]:
     )
     if readouts := ", ".join(str(one).removeprefix("1.000*") for one in layer.observables):
         caption += f"; readouts: {readouts[:200]}{'...' * (len(readouts) > 200)}"
+    if layer.initial_states:
+        caption += "; it starts at the state of an example"
     if layer.contraction:
         caption += f"; simulated by {layer.contraction}"
     if shown < width:

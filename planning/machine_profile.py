@@ -210,6 +210,8 @@ def cases_to_fit(
     if settings.data.task not in VARIATIONAL_TASKS:
         repeated = workload.placement == "reupload"
         case["angles"] = workload.features if repeated else min(workload.features, qubits)
+        if workload.placement == "amplitude":
+            case["angles"] = 2**qubits
         case |= {"placement": workload.placement, "classes": workload.classes}
     if circuits_to_measure(workload, settings) < workload.circuits:
         case["filters"] = 1

@@ -167,6 +167,7 @@ class _Circuit:
             is_simulated = isinstance(simulator.forward, Simulator)
             simulator = simulator.forward if is_simulated else simulator.backward
         program = getattr(simulator, "program", None) or layer.program
+        angles = angles[:, : len(layer.inputs)]  # with ENCODER=amplitude there are no inputs
         return cls(simulator, program, program.cost(Machine(4), angles))
 
     @property
@@ -208,6 +209,8 @@ def _shard_exchanges(circuits: Sequence[_Circuit], state_shards: int) -> dict[in
     simulators = [circuit.native for circuit in circuits if circuit.native is not None]
     widest = max(circuit.qubits for circuit in circuits)
     exchanges: dict[int, int] = {}
+    if any(one.takes_states for one in simulators):  # which are not sharded
+        return exchanges
     if len(simulators) < len(circuits) or (state_shards == 1 and widest < MIN_SHARDED_QUBITS):
         return exchanges
     for bits in range(1, MAX_STATE_SHARDS_LOG2 + 1):

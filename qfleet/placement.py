@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 from qfleet.argument_checks import checked, integer
 
-EncoderPlacement = Literal["cluster", "angle", "reupload"]
+EncoderPlacement = Literal["cluster", "angle", "reupload", "amplitude"]
 PLACEMENTS: tuple[EncoderPlacement, ...] = get_args(EncoderPlacement)
 """Allowed placements; `qfleet.circuits.encoders` describes them."""
 

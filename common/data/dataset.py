@@ -73,7 +73,7 @@ class Dataset:
 
     @property
     def features(self) -> int:
-        """Angles per example, the width of a model's input."""
+        """Angles or amplitudes per example, the width of a model's input."""
         return self.encoding.symbols
 
     @property
@@ -198,8 +198,7 @@ class Dataset:
             SettingsError: DATA_MEMORY is too small to stream the split.
         """
         if not len(sampler.partitions):  # this worker has no micro-batch
-            padding = Examples(np.zeros((1, self.features), np.float32), np.ones(1, np.float32))
-            return InMemorySource(padding, sampler)
+            return InMemorySource(Examples.padding(self.features), sampler)
         kept = self.splits_in_memory()
         if split in kept:
             return InMemorySource(self.split(split), sampler)

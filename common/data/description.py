@@ -18,9 +18,15 @@ def describe(data: Dataset) -> str:
 
 
 def describe_encoding(encoding: Encoding) -> str:
-    """Return the columns of a table, and how they become angles."""
+    """Return the columns of a table, and how they become angles or amplitudes."""
     if encoding.kind == "none":
         return f"{plural(encoding.symbols, 'angle')}, as generated"
+    if encoding.kind == "amplitude":
+        padded = ", padded with zeros" if len(encoding.columns) < encoding.symbols else ""
+        return (
+            f"{plural(len(encoding.columns), 'column')}, normalized per row to the"
+            f" {encoding.symbols:,} amplitudes of {encoding.qubits} qubits{padded}"
+        )
     kept = f"{plural(encoding.symbols, 'angle')} from -pi/2 to pi/2"
     if encoding.variance is None:
         text = f"standardized to {kept}"

@@ -1,4 +1,7 @@
-"""Encoding of features as angles, fitted on the training split and applied to all others."""
+"""Encoding of features as angles, fitted on the training split and applied to all others.
+
+Features can be the amplitudes of a state, too, which needs no fit.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,10 +12,10 @@ import numpy as np
 
 from common.data.target import Target
 from common.errors import DataError
+from common.settings.amplitude_checks import MAX_STATE_QUBITS
 from qfleet.placement import PLACEMENTS
 
-KINDS = ("none", "angle", "pca", "reupload")
-
+KINDS = ("none", "angle", "pca", "reupload", "amplitude")
 SIGMAS = 3.0
 """Standard deviations of a standardised feature that become pi/2. <X> of ry(x)|0> is sin(x), which
 is unique only between -pi/2 and pi/2."""
@@ -23,19 +26,21 @@ class Encoding:
     """Features to angles: clip((features - center) @ matrix.T / SIGMAS, -1, 1) * pi/2.
 
     `matrix` standardises (angle) or whitens (pca), so a row of it times a training feature has
-    standard deviation 1. Kind `none` uses the features as angles.
+    standard deviation 1. Kind `none` uses the features as angles. Kind `amplitude` pads them with
+    zeros to a state of 2**qubits amplitudes, and divides it by its norm.
 
     Attributes:
         kind: One of KINDS.
         placement: Entry point of the angles in the circuit, one of `PLACEMENTS`.
         columns: Names of the features, in order.
         target: What a model predicts.
-        center: Mean of each feature over the training split; empty for kind `none`.
-        matrix: One row per angle, one column per feature; empty for kind `none`.
+        center: Mean of each feature over the training split; empty for `none` and `amplitude`.
+        matrix: One row per angle, one column per feature; empty for `none` and `amplitude`.
         variance: Fraction of the variance of the standardised features that PCA keeps; None
             without PCA.
         id_column: Name of the column that identifies rows, which is not a feature; empty without.
         left_out: Names of columns that were left out, since they have one value.
+        qubits: Width of the states of kind `amplitude`; 0 for angles.
     """
 
     kind: str
@@ -47,23 +52,26 @@ class Encoding:
     variance: float | None = None
     id_column: str = ""
     left_out: tuple[str, ...] = ()
+    qubits: int = 0
 
     @property
     def symbols(self) -> int:
-        """Angles per example."""
+        """Angles per example, or amplitudes."""
+        if self.kind == "amplitude":
+            return 2**self.qubits
         return len(self.columns) if self.kind == "none" else len(self.matrix)
 
     def apply(self, features: np.ndarray) -> np.ndarray:
-        """Return the angles of examples.
+        """Return the angles of examples, or their states.
 
         Args:
             features: float [n, columns], in the order of `columns`.
 
         Returns:
-            float32 [n, symbols], radians.
+            float32 [n, symbols], radians; states of norm 1 for kind `amplitude`.
 
         Raises:
-            DataError: The number of features differs from the training data.
+            DataError: The number of features differs from the training data, or a state is 0.
         """
         if features.ndim != 2 or features.shape[1] != len(self.columns):
             raise DataError(
@@ -73,8 +81,38 @@ class Encoding:
             )
         if self.kind == "none":
             return features.astype(np.float32)
+        if self.kind == "amplitude":
+            self.require_states(features, "the examples")
+            states = np.zeros((len(features), self.symbols), np.float32)
+            scaled = features / np.abs(features).max(axis=1, keepdims=True)
+            scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
+            states[:, : features.shape[1]] = scaled
+            return states
         scores = (features - np.array(self.center)) @ np.array(self.matrix).T
         return (np.clip(scores / SIGMAS, -1, 1) * (math.pi / 2)).astype(np.float32)
+
+    def require_states(
+        self, features: np.ndarray, title: str, rows: np.ndarray | None = None
+    ) -> None:
+        """Raise if a row can't be normalised to a state.
+
+        Args:
+            features: float [n, columns].
+            title: Name of the table in the message.
+            rows: int64 [n], their rows in the table from 0; 0 to n - 1 unless given.
+
+        Raises:
+            DataError: All features of a row are 0. Angles have no such limit.
+        """
+        if self.kind != "amplitude":
+            return
+        zero = np.flatnonzero(~features.any(axis=1))
+        if len(zero):
+            row = zero[0] if rows is None else rows[zero[0]]
+            raise DataError(
+                f"{title}: row {row + 1} has the value 0 in all features, which ENCODER=amplitude"
+                " can't normalise to a state: delete the row, or use another ENCODER"
+            )
 
     def to_json(self) -> dict[str, object]:
         """Plain lists, numbers and texts, from which `from_json` makes the same encoding."""
@@ -88,6 +126,7 @@ class Encoding:
             **({} if self.variance is None else {"variance": self.variance}),
             **({"id_column": self.id_column} if self.id_column else {}),
             **({"left_out": list(self.left_out)} if self.left_out else {}),
+            **({"qubits": self.qubits} if self.qubits else {}),
         }
 
     @classmethod
@@ -108,14 +147,20 @@ class Encoding:
                 variance=float(read["variance"]) if "variance" in read else None,
                 id_column=str(read.get("id_column", "")),
                 left_out=tuple(map(str, read.get("left_out", ()))),
+                qubits=int(read.get("qubits", 0)),
             )
         except DataError:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the recorded encoding can't be read: {error!r}") from None
-        width = 0 if encoding.kind == "none" else len(encoding.columns)
+        is_state = encoding.kind == "amplitude"
+        width = 0 if is_state or encoding.kind == "none" else len(encoding.columns)
         rows = {len(row) for row in encoding.matrix}
         fits = len(encoding.center) == width and rows == ({width} if width else set())
+        if is_state or encoding.qubits or encoding.placement == "amplitude":
+            fits &= is_state and encoding.placement == "amplitude"
+            fits &= 0 < encoding.qubits <= MAX_STATE_QUBITS
+            fits = fits and 0 < len(encoding.columns) <= encoding.symbols
         if encoding.kind not in KINDS or encoding.placement not in PLACEMENTS or not fits:
             raise DataError(
                 f"the recorded encoding is inconsistent: {encoding.kind!r} at"
@@ -138,7 +183,7 @@ def fit(
 
     Args:
         features: float64 [n, columns] of the training split only.
-        kind: ENCODER: auto, angle, pca or reupload.
+        kind: ENCODER: auto, angle, pca, reupload or amplitude.
         qubits: Width of the circuit, the maximum of angles.
         columns: Names of the features.
         target: What a model predicts.
@@ -146,8 +191,20 @@ def fit(
         left_out: Names of columns that are not features.
 
     Raises:
-        DataError: There are more features than qubits, and each feature needs a qubit.
+        DataError: There are more features than qubits, and each feature needs a qubit; or more than
+            amplitudes.
     """
+    if kind == "amplitude":
+        _require_amplitudes(features.shape[1], qubits)
+        return Encoding(
+            kind=kind,
+            placement=kind,
+            columns=tuple(columns),
+            target=target,
+            id_column=id_column,
+            left_out=tuple(left_out),
+            qubits=qubits,
+        )
     wide = features.shape[1] > qubits
     if kind == "auto":
         kind = "pca" if wide else "angle"
@@ -173,6 +230,28 @@ def fit(
         id_column=id_column,
         left_out=tuple(left_out),
     )
+
+
+def _require_amplitudes(features: int, qubits: int) -> None:
+    """Raise if features are no amplitudes of a state.
+
+    Raises:
+        DataError: There are too many, or there is one, of which the norm leaves only the sign.
+    """
+    if features == 1:
+        raise DataError(
+            "ENCODER=amplitude keeps only the sign of 1 feature, since it divides a row by its"
+            " norm: provide more columns, or use another ENCODER"
+        )
+    if features > 2**qubits:
+        needed = (features - 1).bit_length()
+        advice = f"need QUBITS={needed}"
+        if needed > MAX_STATE_QUBITS:
+            advice = f"are more than 2^{MAX_STATE_QUBITS}, the most: set ENCODER=pca or reupload"
+        raise DataError(
+            f"ENCODER=amplitude with QUBITS={qubits} has {2**qubits:,} amplitudes: {features:,}"
+            f" columns {advice}"
+        )
 
 
 def varies(features: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ from common.data.task_fit import require_fit
 from common.data.writer import DatasetWriter, Progress
 from common.errors import DataError, SettingsError
 from common.settings import Settings, micro_batch_count
+from common.settings.amplitude_checks import check_amplitudes
 from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
 from common.settings.launcher_variables import job_id
 from common.storage import StoragePath
@@ -75,6 +76,7 @@ def prepare(
             writer.write(splits, data.seed, job_id() or uuid.uuid4().hex)
         found = load(path, settings.data.data_memory)
     _require_target(found.target, settings)
+    _require_encoding(found.encoding, settings)
     _require_shards(found)
     for split in SPLITS:
         if found.layout(split) == SINGLE_SHARD:
@@ -101,6 +103,7 @@ def check(settings: Settings) -> Encoding | None:
     data = settings.data
     if (found := _existing(settings)) is not None:
         _require_target(found.target, settings)
+        _require_encoding(found.encoding, settings)
         _require_shards(found)
         return found.encoding
     qubits = settings.model.qubits
@@ -147,6 +150,15 @@ def _require_target(target: Target, settings: Settings) -> None:
         )
     require_fit(target, settings)
     class_factors(target, data.class_weights, {})
+
+
+def _require_encoding(encoding: Encoding, settings: Settings) -> None:
+    """Raise if a setting does not fit states, as which a folder may have examples."""
+    if encoding.placement == "amplitude":
+        try:
+            check_amplitudes(settings.model, settings.data, settings.training)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
 
 
 @contextlib.contextmanager
@@ -261,7 +273,7 @@ class NewExamples(NamedTuple):
     """Examples of a table for inference.
 
     Attributes:
-        angles: float32 [n, symbols], radians.
+        angles: float32 [n, symbols], radians; states of norm 1 with ENCODER=amplitude.
         labels: float32 [n], as `Target` encodes them; None if they are unknown.
         origin: Their rows in the table, and identifiers.
     """
@@ -295,6 +307,7 @@ def read_examples(path: str, encoding: Encoding, memory: int = DEFAULT_MEMORY_MI
             id_column=encoding.id_column,
             memory=memory,
         )
+        encoding.require_states(table.features, path)
         angles = encoding.apply(table.features)
     for note in table.notes:
         log.warning(note)

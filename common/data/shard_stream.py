@@ -14,6 +14,7 @@ from common.data.ring_buffer import RingBuffer
 from common.data.sampling import WorkerSampler
 from common.data.shard_schedule import ShardSchedule, ShardTask
 from common.data.sources import ShardReader, StepBlock
+from common.data.splits import Examples
 
 
 class ShardStream:
@@ -102,7 +103,7 @@ class ShardStream:
         taken[at.step, at.slot] = np.arange(rows)
         taken, weights = sampler.pad(taken, padding=0)
         if not rows:  # this worker has no row in any of these steps
-            angles, labels = np.zeros((1, self.features), np.float32), np.ones(1, np.float32)
+            angles, labels = Examples.padding(self.features)
         return StepBlock(angles[taken], labels[taken], weights, global_counts)
 
     def _read(self, epoch: int, first: int, angles: np.ndarray, labels: np.ndarray) -> None:

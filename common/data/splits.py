@@ -32,12 +32,17 @@ class Examples(NamedTuple):
     """Rows of a split.
 
     Attributes:
-        angles: float32 [n, symbols], radians.
+        angles: float32 [n, symbols], radians; states of norm 1 with ENCODER=amplitude.
         labels: float32 [n], see `Target`.
     """
 
     angles: np.ndarray
     labels: np.ndarray
+
+    @classmethod
+    def padding(cls, features: int) -> "Examples":
+        """Return a row for places of weight 0: an angle of 1, which is also a state of norm 1."""
+        return cls(np.eye(1, features, dtype=np.float32), np.ones(1, np.float32))
 
 
 class RowSource(NamedTuple):
@@ -177,7 +182,8 @@ def read_user_table(data: DataSettings, qubits: int, *, is_logged: bool = True) 
         memory=data.data_memory,
         numeric=numeric,
     )
-    table = without_constants(data.data, table)
+    if data.encoder != "amplitude":  # of which each column is a place in the state
+        table = without_constants(data.data, table)
     for note in table.notes if is_logged else ():
         log.warning(note)
     return from_table(table, data, qubits, title=data.data, classes=data.classes)
@@ -220,6 +226,7 @@ def from_table(
         id_column=data.id_column,
         left_out=table.left_out,
     )
+    encoding.require_states(features, title, kept)
     encoded = target.encode(labels)
     origin = Origin.of_table(len(table.labels), table.ids)
 

@@ -1,8 +1,8 @@
 """Keras models with circuits: hybrid, qcnn, multi-filter, or the user's own module:factory.
 
-A model maps angles float32 [B, features] in radians to the outputs of its target, float32
-[B, outputs]; see `Target`. Its description is recorded as JSON (`describe_model`), from which
-inference rebuilds it.
+A model maps angles float32 [B, features] in radians, or states float32 [B, 2**QUBITS] of norm 1
+with ENCODER=amplitude, to the outputs of its target, float32 [B, outputs]; see `Target`. Its
+description is recorded as JSON (`describe_model`), from which inference rebuilds it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def build_model(
     """Build the model of the settings, with initial weights from SEED.
 
     Args:
-        features: Angles per example, the width of the model's input.
+        features: Angles or amplitudes per example, the width of the model's input.
         settings: The group model, and SEED; the user's own factory gets all settings.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
         target: What the model predicts.
@@ -80,6 +80,7 @@ def _readouts(
         method=settings.model.method,
         program=compiled.program,
         sampling=sampling_of(settings.model, settings.data.seed, index),
+        initial_states=circuit.initial_states,
         gradient_circuit=circuit.gradient_circuit,
         **sampler_arguments(settings),
         seed=settings.data.seed * 1009 + index,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pydantic import ValidationError
 
 from common.errors import SettingsError
+from common.settings.amplitude_checks import check_amplitudes
 from common.settings.device_checks import check_device
 from common.settings.fields import AUTO, SettingField, SettingsGroup, Value
 from common.settings.forward_checks import (
@@ -186,6 +187,8 @@ class Settings(SettingGroups):
         model, data, training = self.model, self.data, self.training
         check_reproducible(model, training)
         check_task(model, data, training)
+        if data.encoder == "amplitude":
+            check_amplitudes(model, data, training)
         check_forward(model, data, training)
         check_noise(model, data, training)
         check_layers(model)

@@ -1,4 +1,4 @@
-"""Encoders: where the angles of the data enter a circuit.
+"""Encoders: where the data enter a circuit.
 
 cluster   rx(x_i) on qubit i of the cluster state: a stabiliser state with local excitations,
           as in TensorFlow Quantum's tutorial. The data set `excitations` uses it.
@@ -7,6 +7,8 @@ angle     ry(x_i) on qubit i of |0...0>. For tables: each feature can be read fr
           information about it.
 reupload  `angle` again before every layer, on the qubits that are still active. Perez-Salinas
           et al., "Data re-uploading for a universal quantum classifier" (arXiv:1907.02085).
+amplitude the data are the amplitudes of the initial state, which the caller passes for each
+          example. The circuit has no data symbols.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ def input_circuit(
     """
     if placement not in PLACEMENTS:
         raise CircuitError(f"unknown encoder {placement!r}: use one of {', '.join(PLACEMENTS)}")
-    if placement == "reupload":
+    if placement in ("reupload", "amplitude"):
         return cirq.Circuit()
     if len(inputs) > len(qubits):
         raise CircuitError(

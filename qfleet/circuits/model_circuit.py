@@ -20,6 +20,7 @@ class ModelCircuit:
         initial: Values of `parameters` in radians around which training begins; empty where it may
             begin anywhere.
         gradient_circuit: The circuit without noise, whose gradients are taken; None for `circuit`.
+        initial_states: If the circuit starts at a state per example, which the caller passes.
     """
 
     circuit: cirq.Circuit
@@ -30,3 +31,4 @@ class ModelCircuit:
     layers: tuple[tuple[str, ...], ...]
     initial: tuple[float, ...] = ()
     gradient_circuit: cirq.Circuit | None = None
+    initial_states: bool = False

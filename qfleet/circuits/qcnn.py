@@ -128,9 +128,11 @@ def qcnn(
     Args:
         qubits: Width of the circuit, at least 2.
         layers: Number of layers; None for layers down to one qubit and one observable.
-        encoder: "cluster" for rx(x_i) on the cluster state, "angle" for ry(x_i) on |0...0>, or
-            "reupload" for rotations by all features again before every layer.
-        features: Number of data symbols; one per qubit unless given.
+        encoder: "cluster" for rx(x_i) on the cluster state, "angle" for ry(x_i) on |0...0>,
+            "reupload" for rotations by all features again before every layer, or "amplitude" for a
+            circuit without data symbols that starts at a state per example.
+        features: Number of data symbols; one per qubit unless given. For "amplitude", the number of
+            amplitudes that are not always 0; all unless given.
         prefix: Prefix of the names of the trained symbols, so that several circuits can be part of
             one model. Data symbols are shared and keep their names.
         pool: "halves", or "neighbours" as of Cong et al.; see `pooling`.
@@ -164,7 +166,13 @@ def qcnn(
         raise CircuitError(f"{features} features for a QCNN: use at least 1 feature per example")
 
     line = cirq.GridQubit.rect(1, qubits)
-    inputs = data_symbols(qubits if features is None else features)
+    takes_states = encoder == "amplitude"
+    if takes_states and features is not None and features > 2**qubits:
+        raise CircuitError(
+            f"{features} features are more than the {2**qubits} amplitudes of {qubits} qubits: use"
+            f" {full_layers(features)} qubits"
+        )
+    inputs = data_symbols(0 if takes_states else qubits if features is None else features)
     names = tuple(
         tuple(f"{prefix}theta_{layer:02d}_{i:02d}" for i in range(SYMBOLS_PER_LAYER))
         for layer in range(layers)
@@ -184,4 +192,5 @@ def qcnn(
         observables=tuple(cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in active),
         qubits=tuple(line),
         layers=names,
+        initial_states=takes_states,
     )

@@ -29,6 +29,7 @@ class StatelessSimulator(EngineSimulator):
         self.program = program
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits, self.readouts = program.qubits, program.readouts
+        self.takes_states = program.takes_states
         self.dtype = REAL_DTYPES[dtype]
         devices.warn_once(f"the method {program.method}", devices.resolve(None))
         self.require_memory(1)
@@ -42,7 +43,9 @@ class StatelessSimulator(EngineSimulator):
         """Describe the program and its memory."""
         return self.program.describe(Machine(self.dtype.size, self._threads), batch or 1)
 
-    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+    def state(
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tf.Tensor:
         """Refuse; see Simulator.state."""
         self._require_state_output()
 

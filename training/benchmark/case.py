@@ -25,7 +25,7 @@ class BenchmarkCase:
         seconds: Approximate duration of the measurement.
         data: One of DATA, or the Hamiltonian or state of a variational task.
         placement: One of PLACEMENTS.
-        angles: Angles per example.
+        angles: Angles or amplitudes per example.
         classes: Classes that the model predicts.
         independent: One of INDEPENDENT.
     """

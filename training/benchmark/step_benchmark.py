@@ -84,6 +84,8 @@ class SyntheticDataset:
         if self._data == "excitations":
             rotated = generator.integers(self.features, size=rows)
             angles *= np.arange(self.features) == rotated[:, None]
+        if self.placement == "amplitude":
+            angles /= np.linalg.norm(angles, axis=1, keepdims=True)
         labels = generator.integers(max(2, self.target.outputs), size=rows).astype("f4")
         if self.target.kind == "signs":
             labels = 2 * labels - 1

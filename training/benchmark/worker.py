@@ -11,7 +11,8 @@ A case may contain any setting except those of the whole process (PROCESS_SETTIN
     seconds      approximate duration of the measurement
     data         `turned` (default): each example rotates every qubit; `excitations`: one qubit;
                  with TASK=energy or TASK=state, DATA
-    placement    where angles enter the circuit: `cluster` (default), `angle` or `reupload`
+    placement    where angles enter the circuit: `cluster` (default), `angle`,
+                 `reupload` or `amplitude`
     angles       angles per example; QUBITS unless given
     classes      classes that the model predicts: 2 unless given
     independent  `all`: each worker trains by itself, on `batch` examples of its own, without
