@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from common.data import amplitudes
 from common.data.target import Target
 from common.errors import DataError
 from common.settings.amplitude_checks import MAX_STATE_QUBITS
@@ -82,37 +83,28 @@ class Encoding:
         if self.kind == "none":
             return features.astype(np.float32)
         if self.kind == "amplitude":
-            self.require_states(features, "the examples")
-            states = np.zeros((len(features), self.symbols), np.float32)
-            scaled = features / np.abs(features).max(axis=1, keepdims=True)
-            scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
-            states[:, : features.shape[1]] = scaled
-            return states
+            amplitudes.require_nonzero(features, "the examples")
+            return amplitudes.states(features, self.symbols)
         scores = (features - np.array(self.center)) @ np.array(self.matrix).T
         return (np.clip(scores / SIGMAS, -1, 1) * (math.pi / 2)).astype(np.float32)
 
     def require_states(
-        self, features: np.ndarray, title: str, rows: np.ndarray | None = None
+        self, features: np.ndarray, title: str, memory: int, rows: np.ndarray | None = None
     ) -> None:
-        """Raise if a row can't be normalised to a state.
+        """Raise if rows can't become states. Angles have no such limit.
 
         Args:
             features: float [n, columns].
             title: Name of the table in the message.
+            memory: DATA_MEMORY, in MiB.
             rows: int64 [n], their rows in the table from 0; 0 to n - 1 unless given.
 
         Raises:
-            DataError: All features of a row are 0. Angles have no such limit.
+            DataError: All features of a row are 0, or the states need more memory.
         """
-        if self.kind != "amplitude":
-            return
-        zero = np.flatnonzero(~features.any(axis=1))
-        if len(zero):
-            row = zero[0] if rows is None else rows[zero[0]]
-            raise DataError(
-                f"{title}: row {row + 1} has the value 0 in all features, which ENCODER=amplitude"
-                " can't normalise to a state: delete the row, or use another ENCODER"
-            )
+        if self.kind == "amplitude":
+            amplitudes.require_memory(len(features), self.qubits, title, memory)
+            amplitudes.require_nonzero(features, title, rows)
 
     def to_json(self) -> dict[str, object]:
         """Plain lists, numbers and texts, from which `from_json` makes the same encoding."""
@@ -195,7 +187,7 @@ def fit(
             amplitudes.
     """
     if kind == "amplitude":
-        _require_amplitudes(features.shape[1], qubits)
+        amplitudes.require_width(features.shape[1], qubits)
         return Encoding(
             kind=kind,
             placement=kind,
@@ -230,28 +222,6 @@ def fit(
         id_column=id_column,
         left_out=tuple(left_out),
     )
-
-
-def _require_amplitudes(features: int, qubits: int) -> None:
-    """Raise if features are no amplitudes of a state.
-
-    Raises:
-        DataError: There are too many, or there is one, of which the norm leaves only the sign.
-    """
-    if features == 1:
-        raise DataError(
-            "ENCODER=amplitude keeps only the sign of 1 feature, since it divides a row by its"
-            " norm: provide more columns, or use another ENCODER"
-        )
-    if features > 2**qubits:
-        needed = (features - 1).bit_length()
-        advice = f"need QUBITS={needed}"
-        if needed > MAX_STATE_QUBITS:
-            advice = f"are more than 2^{MAX_STATE_QUBITS}, the most: set ENCODER=pca or reupload"
-        raise DataError(
-            f"ENCODER=amplitude with QUBITS={qubits} has {2**qubits:,} amplitudes: {features:,}"
-            f" columns {advice}"
-        )
 
 
 def varies(features: np.ndarray) -> np.ndarray:

@@ -307,7 +307,7 @@ def read_examples(path: str, encoding: Encoding, memory: int = DEFAULT_MEMORY_MI
             id_column=encoding.id_column,
             memory=memory,
         )
-        encoding.require_states(table.features, path)
+        encoding.require_states(table.features, path, memory)
         angles = encoding.apply(table.features)
     for note in table.notes:
         log.warning(note)

@@ -226,7 +226,7 @@ def from_table(
         id_column=data.id_column,
         left_out=table.left_out,
     )
-    encoding.require_states(features, title, kept)
+    encoding.require_states(features, title, data.data_memory, kept)
     encoded = target.encode(labels)
     origin = Origin.of_table(len(table.labels), table.ids)
 

@@ -281,7 +281,7 @@ def test_data_symbols_sort_by_number() -> None:
         ({"qubits": 8, "layers": 0}, "use 1 to 3 layers"),
         ({"qubits": 4, "features": 0}, "at least 1 feature"),
         ({"qubits": 4, "features": 5, "encoder": "angle"}, "5 features do not fit on 4 qubits"),
-        ({"qubits": 4, "encoder": "amplitude"}, "use one of cluster, angle, reupload, amplitude"),
+        ({"qubits": 4, "encoder": "phase"}, "use one of cluster, angle, reupload, amplitude"),
     ],
 )
 def test_invalid_qcnn_raises(arguments: dict, fragment: str) -> None:

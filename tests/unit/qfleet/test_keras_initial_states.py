@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import qfleet
-from qfleet.compiler.circuit.sampling import Sampling
 from qfleet.distributed import state_group
 from qfleet.errors import ArgumentError, CircuitError
 from qfleet.tensorflow.backends import build_simulator
@@ -255,16 +254,34 @@ def test_initial_states_elsewhere_raise() -> None:
     ):
         with pytest.raises(ArgumentError, match="initial_states is"):
             layer()
-    noisy = CIRCUIT + cirq.depolarize(0.1).on(A)
     for other in (
-        lambda: Expectation(noisy, INPUTS, SUMS, **given),
-        lambda: Expectation(CIRCUIT, INPUTS, SUMS, sampling=Sampling(shots=10), **given),
         lambda: Expectation(CIRCUIT, INPUTS, SUMS, method="tensor_network", **given),
         lambda: Expectation(CIRCUIT, INPUTS, SUMS, backend="tfq", **given),
     ):
         with pytest.raises(CircuitError) as caught:
             other()
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"trajectories": 20, "seed": 3}, {"shots": 50, "seed": 3}])
+def test_noisy_layer_of_states_equals_the_library(options: dict[str, int]) -> None:
+    noisy = CIRCUIT + cirq.depolarize(0.1).on_each(*sorted(CIRCUIT.all_qubits()))
+    layer = Expectation(noisy, INPUTS, SUMS, sampling=options, initial_states=True, dtype="float64")
+    layer([STATES, ANGLES])
+    layer.angles.assign(TRAINED)
+    compiled = qfleet.compile(noisy, INPUTS, observables=SUMS, initial_states=True, **options)
+    upstream = np.ones((len(STATES), len(SUMS)))
+    values, gradients = compiled.value_and_gradient(
+        ANGLES, TRAINED, upstream, initial_states=STATES, state_gradients=True
+    )
+    states = tf.constant(STATES)
+    with tf.GradientTape() as tape:
+        tape.watch(states)
+        found = layer([states, ANGLES])
+    by_angles, by_states = tape.gradient(found, [layer.angles, states])
+    np.testing.assert_allclose(found, values, atol=1e-12)
+    np.testing.assert_allclose(by_angles, gradients.parameters, atol=1e-12)
+    np.testing.assert_allclose(by_states, gradients.initial_states, atol=1e-12)
 
 
 def test_sharded_state_with_initial_states_raises() -> None:
