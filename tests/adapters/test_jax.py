@@ -68,6 +68,15 @@ def test_expectation_equals_numpy(mixed: bool) -> None:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
+def test_constant_inputs_under_jit_equal_numpy(mixed: bool) -> None:
+    compiled = compiled_ansatz(mixed=mixed)
+    inputs, parameters = values_of(5)
+    function = jax.jit(lambda parameters: qfleet.jax.expectation(compiled, inputs, parameters))
+    expected = compiled.expectation(inputs, parameters)
+    np.testing.assert_allclose(function(parameters), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
 def test_grad_equals_numpy(mixed: bool) -> None:
     compiled = compiled_ansatz(mixed=mixed)
     inputs, parameters = values_of(5)

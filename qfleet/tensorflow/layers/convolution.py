@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, final
 
 import cirq
+import numpy as np
 
 from qfleet.circuits.circuit_json import to_json, value_from_json
 from qfleet.errors import ArgumentError
@@ -92,14 +93,20 @@ class QuantumConvolution(keras.layers.Layer):
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """Return expectation values [B, H', W', channels] for images [B, H, W, C]."""
-        (rows, columns), (down, right) = self._grid
-        sizes = {"sizes": [1, rows, columns, 1], "strides": [1, down, right, 1]}
-        patches = tf.image.extract_patches(images, **sizes, rates=[1] * 4, padding="VALID")
-        shape = tf.shape(patches)
-        flat = tf.reshape(patches, [-1, patches.shape[-1]])
+        _, height, width, channels = images.shape
+        down, right = self._grid.counts(height, width)
+        size, stride = self._grid
+        corners = (
+            stride[axis] * np.arange(count)[:, None] + np.arange(size[axis])
+            for axis, count in enumerate((down, right))
+        )
+        # Not extract_patches: TensorFlow's gradient of it is 0 in float64.
+        patches = tf.gather(images, next(corners), axis=1)  # [B, H', rows, W, C]
+        patches = tf.gather(patches, next(corners), axis=3)  # [B, H', rows, W', columns, C]
+        flat = tf.transpose(patches, [0, 1, 3, 2, 4, 5])
+        flat = tf.reshape(flat, [-1, self._grid.pixels * channels])
         values = tf.concat([circuit(flat) for circuit in self.circuits], -1)
-        found = tf.reshape(values, tf.concat([shape[:3], [values.shape[-1]]], 0))
-        return tf.ensure_shape(found, [None, *patches.shape[1:3], values.shape[-1]])
+        return tf.reshape(values, [-1, down, right, values.shape[-1]])
 
     def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuits and observables are Cirq JSON."""
