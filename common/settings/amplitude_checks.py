@@ -33,8 +33,8 @@ def check_amplitudes(model: ModelSettings, data: DataSettings, training: Trainin
         )
     if other := _excluded(model, training):
         raise ValueError(
-            f"ENCODER=amplitude can't be used with {other}, which has no initial state per example:"
-            " omit one"
+            f"ENCODER=amplitude can't be used with {other}, where circuits can't start at a state"
+            " per example: omit one"
         )
 
 

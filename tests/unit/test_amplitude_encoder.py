@@ -160,7 +160,7 @@ def test_folder_of_states_refuses_other_settings(tmp_path: Path) -> None:
     data = prepare(Settings.from_args(arguments), storage.path(str(tmp_path / "sets")))
     folder = [f"DATA={data.path}", "QUBITS=3"]
     assert check(Settings.from_args(folder)) == data.encoding
-    with pytest.raises(SettingsError, match=r"PRUNE=0\.1, which has no initial state"):
+    with pytest.raises(SettingsError, match=r"PRUNE=0\.1, where circuits can't start"):
         check(Settings.from_args([*folder, "PRUNE=0.1"]))
 
 
