@@ -97,4 +97,25 @@ def is_watched(tensor: tf.Tensor) -> bool | None:
         return None
     if record.should_record_backprop([tensor]):
         return True
-    return None if pywrap_tfe.TFE_Py_TapeSetIsEmpty() else False
+    if pywrap_tfe.TFE_Py_TapeSetIsEmpty():
+        return None
+    return False if tf.executing_eagerly() or _has_tape_in_trace() else None
+
+
+def _has_tape_in_trace() -> bool:
+    """Return True if a function between this one and the start of the trace has a gradient tape.
+
+    TensorFlow lists the tapes of a thread without their graphs. The tape of a caller of a traced
+    function watches the function's arguments, but not the tensors that stand for them in the trace.
+    """
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "func_graph_from_py_func":
+        if any(_is_recording(one) for one in frame.f_locals.values()):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_recording(value: object) -> bool:
+    # The attribute is not public: a tape without it counts.
+    return isinstance(value, tf.GradientTape) and bool(getattr(value, "_recording", True))

@@ -21,9 +21,7 @@ def images(*shape: int) -> torch.Tensor:
 
 def test_channels_equal_each_patch_of_each_circuit() -> None:
     circuits = [patch_circuit(2), patch_circuit(3)]
-    layer = QuantumConvolution(
-        circuits, INPUTS, OBSERVABLES, 2, stride=(1, 2), dtype=torch.float64
-    )
+    layer = QuantumConvolution(circuits, INPUTS, OBSERVABLES, 2, stride=(1, 2), dtype=torch.float64)
     batch = images(3, 2, 5, 6)
     found = layer(batch)
     assert found.shape == (3, 4, 4, 3)

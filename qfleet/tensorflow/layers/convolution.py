@@ -100,7 +100,6 @@ class QuantumConvolution(keras.layers.Layer):
             stride[axis] * np.arange(count)[:, None] + np.arange(size[axis])
             for axis, count in enumerate((down, right))
         )
-        # Not extract_patches: TensorFlow's gradient of it is 0 in float64.
         patches = tf.gather(images, next(corners), axis=1)  # [B, H', rows, W, C]
         patches = tf.gather(patches, next(corners), axis=3)  # [B, H', rows, W', columns, C]
         flat = tf.transpose(patches, [0, 1, 3, 2, 4, 5])
