@@ -47,6 +47,12 @@ def test_pennylane_qnode_trains(plugin_folder: Path) -> None:
     assert float(accuracy) > 0.7
 
 
+def test_quantum_convolution_learns_digits() -> None:
+    printed = run_example("quantum_convolution.py", "--steps=150")
+    (accuracy,) = re.findall(r"accuracy ([\d.]+)", printed)
+    assert float(accuracy) > 0.8
+
+
 def test_lightning_ddp_trains() -> None:
     # Processes, examples per step, timed steps; prints milliseconds per circuit.
     printed = run_example("pytorch_lightning_ddp.py", "2", "8", "5")
