@@ -1,26 +1,46 @@
 """Results of differentiation, and what a forward pass keeps for it."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from qfleet.engine.exponent_program import ExponentProgram
 
 
-class Gradients(NamedTuple):
-    """Derivatives of a real number by the symbols of a circuit, float64.
+class _BySymbols(NamedTuple):
+    inputs: np.ndarray | None
+    parameters: np.ndarray
+
+
+class Gradients(_BySymbols):
+    """Derivatives of a real number by the symbols of a circuit, float64: a pair.
+
+    Args:
+        inputs: As the attribute.
+        parameters: As the attribute.
+        initial_states: As the attribute.
 
     Attributes:
         inputs: [B, I], or [I] for one example; None if they are not wanted.
         parameters: [P], summed over the batch.
         initial_states: [B, 2**N] of the states' dtype, dL/dRe + i dL/dIm; or [2**N] for one
-            example; None if they are not wanted, or the circuit takes no states.
+            example; None if they are not wanted, or the circuit does not take any. They are not
+            part of the pair.
     """
 
-    inputs: np.ndarray | None
-    parameters: np.ndarray
-    initial_states: np.ndarray | None = None
+    initial_states: np.ndarray | None
+
+    def __new__(
+        cls,
+        inputs: np.ndarray | None,
+        parameters: np.ndarray,
+        initial_states: np.ndarray | None = None,
+    ) -> Self:
+        """Return the gradients."""
+        gradients = super().__new__(cls, inputs, parameters)
+        gradients.initial_states = initial_states
+        return gradients
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ def circuit_of(number: int) -> CompiledCircuit:
 
 def gradient_tensors(gradients: Gradients, like: Tensor) -> Triple:
     """Return gradients in the dtype of a tensor; empty ones if they are not computed."""
-    by_inputs, by_parameters, by_states = gradients
+    by_inputs, by_parameters = gradients
+    by_states = gradients.initial_states
     states = like.new_empty(0, dtype=like.dtype.to_complex())
     return (
         tensor_like(np.empty(0) if by_inputs is None else by_inputs, like),

@@ -112,6 +112,9 @@ def test_forward_and_vjp_equal_the_joint_call() -> None:
         found = circuit.vjp(*POINT, np.ones((3, 2)), residuals=kept, **options)
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-14)
+        np.testing.assert_allclose(found.initial_states, expected.initial_states, atol=1e-14)
+        again = pickle.loads(pickle.dumps(found))
+        np.testing.assert_array_equal(again.initial_states, found.initial_states)
     other = {"initial_states": random_states(3, 3, seed=9)}
     with pytest.raises(ArgumentError, match="residuals belong to another"):
         circuit.vjp(*POINT, np.ones((3, 2)), residuals=residuals, **other)
