@@ -23,9 +23,10 @@ from qfleet.compiler.choose_method import Method
 from qfleet.compiler.circuit.lifted_numbers import OperationShapes, ShapedOperation, lift
 from qfleet.compiler.circuit.symbols import check_symbols, parameter_names
 from qfleet.engine import arguments, memory
-from qfleet.engine.arguments import Observables, Point
+from qfleet.engine.arguments import Observables
 from qfleet.engine.compiled_circuit import CompiledCircuit, compile_circuit
 from qfleet.engine.gradients import Gradients
+from qfleet.engine.point import Point, checked_point
 from qfleet.errors import ArgumentError, CircuitError, MemoryLimitError
 
 _MAX_NAMED = 5  # qubits in a message
@@ -187,7 +188,7 @@ class CircuitBatch:
         if inputs is None and not self.inputs:
             inputs = np.empty((self.size, 0))
         count = len(self.inputs)
-        point = arguments.checked_point(inputs, parameters, count, len(self.parameters))
+        point = checked_point(inputs, parameters, count, len(self.parameters))
         if not point.batched or len(point.inputs) != self.size:
             shape = point.inputs.shape if point.batched else point.inputs.shape[1:]
             raise ArgumentError(

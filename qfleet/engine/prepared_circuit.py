@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 from qfleet.argument_checks import integer
 from qfleet.compiler.any_program import AnyProgram
 from qfleet.compiler.state.program import Program
-from qfleet.engine import arguments, device_choice, devices
-from qfleet.engine.arguments import Point
+from qfleet.engine import device_choice, devices
 from qfleet.engine.devices import CPU
 from qfleet.engine.exponent_program import ExponentProgram
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.machine import Machine
+from qfleet.engine.point import Point, checked_point, point_with_states
 from qfleet.engine.program_handle import InitialStates
 from qfleet.engine.symbol_map import SymbolMap
 from qfleet.errors import ArgumentError
@@ -96,10 +96,10 @@ class PreparedCircuit:
         parameters: ArrayLike | None,
         initial_states: ArrayLike | None = None,
     ) -> Point:
-        point = arguments.checked_point(inputs, parameters, len(self.inputs), len(self.parameters))
+        point = checked_point(inputs, parameters, len(self.inputs), len(self.parameters))
         if self.takes_states:
             qubits, dtype = len(self.qubits), self.dtype
-            return arguments.point_with_states(point, initial_states, qubits, dtype)
+            return point_with_states(point, initial_states, qubits, dtype)
         if initial_states is not None:
             raise ArgumentError(
                 "initial_states are not used: compile the circuit with initial_states=True"
