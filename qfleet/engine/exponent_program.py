@@ -413,7 +413,7 @@ class ExponentProgram:
         shared: np.ndarray,
         per_example: np.ndarray,
         allow_subspace: bool,
-        initial: InitialStates | None,
+        initial: InitialStates | None = None,
     ) -> Batch:
         subspace = allow_subspace and self.subspace
         limit = self.memory_limit
