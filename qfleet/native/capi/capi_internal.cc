@@ -67,14 +67,14 @@ void SetInitialStates(const ProgramSizes& program, const qfleet_batch& batch, Ba
     return;
   }
   const int64_t reals = StateReals(program, batch.size);
-  const T* states = Checked<T>("batch.initial_states", batch.initial_states,
-                               batch.initial_state_count, reals);
+  const T* states =
+      Checked<T>("batch.initial_states", batch.initial_states, batch.initial_state_count, reals);
   CheckOptional("batch.initial_gradients", batch.initial_gradients, batch.initial_gradient_count,
                 reals, sizeof(T));
   made->initial_states = states;
   made->initial_gradients = batch.initial_gradients;
-  made->initial_order = CheckedOrder("batch.initial_order", program, batch.initial_order,
-                                     batch.initial_order_count);
+  made->initial_order =
+      CheckedOrder("batch.initial_order", program, batch.initial_order, batch.initial_order_count);
   made->allow_subspace = false;
   if (!batch.check_finite) return;
   const int64_t width = int64_t{2} << program.qubits;

@@ -42,9 +42,9 @@ struct Mark {
     value =
         Fingerprint(batch.per_example, batch.size * program.per_example * sizeof(double), value);
     if (batch.initial_states)
-      value = Fingerprint(batch.initial_states,
-                          (batch.size * static_cast<int64_t>(2 * sizeof(T))) << program.qubits,
-                          value);
+      value =
+          Fingerprint(batch.initial_states,
+                      (batch.size * static_cast<int64_t>(2 * sizeof(T))) << program.qubits, value);
     constexpr uint64_t mask = (uint64_t{1} << kMarkBits) - 1;
     first = static_cast<T>(value & mask);
     second = static_cast<T>(value >> kMarkBits & mask);

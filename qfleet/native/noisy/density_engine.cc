@@ -301,8 +301,7 @@ void DensityEngine<T>::StoreStateGradients(const Tile& tile, const T* lambda) co
                      AddWords(psi, flip, live, weights, &sums[range]);
                    }
                  });
-    T* to = static_cast<T*>(batch.initial_gradients) +
-            2 * (tile.number * samples + s) * amplitudes;
+    T* to = static_cast<T*>(batch.initial_gradients) + 2 * (tile.number * samples + s) * amplitudes;
     for (int64_t x = 0; x < amplitudes; ++x) {
       Complex sum = 0;
       for (const std::vector<Complex>& one : sums) sum += one[x];

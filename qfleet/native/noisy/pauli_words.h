@@ -1,7 +1,7 @@
 // Pauli coefficients of state vectors, and their derivatives, word by word.
 //
-// A word is P|x> = i^|flip & z| (-1)^|x & z| |x ^ flip>: X where a bit is in `flip` only, Z where it
-// is in `z` only, Y where it is in both. All words of one flip are one Walsh-Hadamard transform.
+// A word is P|x> = i^|flip & z| (-1)^|x & z| |x ^ flip>: X where a bit is in `flip` only, Z where
+// it is in `z` only, Y where it is in both. All words of one flip are one Walsh-Hadamard transform.
 #ifndef QFLEET_PAULI_WORDS_H_
 #define QFLEET_PAULI_WORDS_H_
 
