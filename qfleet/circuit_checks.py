@@ -4,10 +4,20 @@ import cirq
 import sympy
 
 from qfleet.argument_checks import instance, items
-from qfleet.errors import CircuitError
+from qfleet.errors import ArgumentError, CircuitError
 
 CIRCUIT = instance(cirq.AbstractCircuit, "a cirq.Circuit")
 CIRCUITS = items(CIRCUIT, "a sequence of cirq.Circuit")
+
+
+def one_or_several(value: object, name: str) -> list[cirq.AbstractCircuit]:
+    """Check one circuit, or a sequence of at least one."""
+    if isinstance(value, cirq.AbstractCircuit):
+        return [value]
+    circuits = list(CIRCUITS(value, name))
+    if not circuits:
+        raise ArgumentError(f"{name} is empty: pass one circuit, or several")
+    return circuits
 
 
 def qubit(value: object, name: str) -> cirq.Qid:

@@ -40,10 +40,7 @@ class Point:
         Args:
             gradients: If there is to be an array for the gradients by them.
         """
-        if self.initial_states is None:
-            return None
-        states = self.initial_states
-        return InitialStates(states, np.empty_like(states) if gradients else None)
+        return InitialStates.of(self.initial_states, gradients=gradients)
 
     def result(self, array: np.ndarray) -> np.ndarray:
         """Return a result [B, ...] as the caller expects it: without the axis if not batched."""
@@ -114,9 +111,24 @@ def checked_point(
     return Point(rows if batched else rows[np.newaxis], shared, batched)
 
 
-def point_with_states(
-    point: Point, states: ArrayLike | None, qubits: int, dtype: np.dtype
-) -> Point:
+def check_states_given(takes_states: bool, states: object) -> None:
+    """Check that there are initial states if a circuit takes them, and none otherwise.
+
+    Args:
+        takes_states: As of `CompiledCircuit`.
+        states: The argument; None if it is not given.
+    """
+    if takes_states and states is None:
+        raise ArgumentError(
+            "initial_states are missing: the circuit is compiled with initial_states=True"
+        )
+    if states is not None and not takes_states:
+        raise ArgumentError(
+            "initial_states are not used: compile the circuit with initial_states=True"
+        )
+
+
+def point_with_states(point: Point, states: ArrayLike, qubits: int, dtype: np.dtype) -> Point:
     """Return a point with the initial states of its examples.
 
     Args:
@@ -126,18 +138,15 @@ def point_with_states(
         qubits: Number of qubits.
         dtype: Of the circuit's states.
     """
-    if states is None:
-        raise ArgumentError(
-            "initial_states are missing: the circuit is compiled with initial_states=True"
-        )
     array = checked_array(states, "initial_states")
     if not point.inputs.shape[1] and not point.batched and array.ndim > 1:  # no inputs
         point = replace(point, inputs=np.empty((len(array), 0)), batched=True)
     shape = (len(point.inputs), 1 << qubits)
     because = f"there is one state of {qubits} qubits per example"
     wanted = shape if point.batched else shape[1:]
-    array = checked_complex(array, wanted, "initial_states", because=because).reshape(shape)
-    array = np.ascontiguousarray(array, dtype)
+    array = checked_complex(array, wanted, "initial_states", because=because)
+    # The caller's own array, if it fits: residuals of a forward pass recognize it.
+    array = np.ascontiguousarray(array if point.batched else array.reshape(shape), dtype)
     parts = array.view(array.real.dtype)
     norms = np.sqrt(np.einsum("bi,bi->b", parts, parts, dtype=np.float64))
     wrong = ~(np.abs(norms - 1) < MAX_NORM_ERROR)

@@ -13,10 +13,14 @@ from qfleet.engine.devices import CPU
 from qfleet.engine.exponent_program import ExponentProgram
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.machine import Machine
-from qfleet.engine.point import Point, checked_point, point_with_states
+from qfleet.engine.point import (
+    Point,
+    check_states_given,
+    checked_point,
+    point_with_states,
+)
 from qfleet.engine.program_handle import InitialStates
 from qfleet.engine.symbol_map import SymbolMap
-from qfleet.errors import ArgumentError
 
 
 class PreparedCircuit:
@@ -97,11 +101,7 @@ class PreparedCircuit:
         initial_states: ArrayLike | None = None,
     ) -> Point:
         point = checked_point(inputs, parameters, len(self.inputs), len(self.parameters))
-        if self.takes_states:
-            qubits, dtype = len(self.qubits), self.dtype
-            return point_with_states(point, initial_states, qubits, dtype)
-        if initial_states is not None:
-            raise ArgumentError(
-                "initial_states are not used: compile the circuit with initial_states=True"
-            )
-        return point
+        check_states_given(self.takes_states, initial_states)
+        if initial_states is None:
+            return point
+        return point_with_states(point, initial_states, len(self.qubits), self.dtype)

@@ -122,6 +122,13 @@ class InitialStates:
     states: np.ndarray
     gradients: np.ndarray | None = None
 
+    @classmethod
+    def of(cls, states: np.ndarray | None, *, gradients: bool) -> "InitialStates | None":
+        """Return states with an array for gradients by them, if wanted; None without states."""
+        if states is None:
+            return None
+        return cls(states, np.empty_like(states) if gradients else None)
+
 
 def make_batch(
     shared: np.ndarray,

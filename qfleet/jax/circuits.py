@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from qfleet.argument_checks import shown
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
+from qfleet.engine.point import check_states_given
 from qfleet.errors import ArgumentError
 from qfleet.jax.calls import check_precision
 from qfleet.jax.exponents import JaxExponents
@@ -86,16 +87,9 @@ def _checked_states(
     compiled: CompiledCircuit, initial_states: ArrayLike | None
 ) -> jax.Array | None:
     """Return initial states [B, 2**N] or [2**N]; None if the circuit has its own."""
+    check_states_given(compiled.takes_states, initial_states)
     if initial_states is None:
-        if compiled.takes_states:
-            raise ArgumentError(
-                "initial_states are missing: the circuit is compiled with initial_states=True"
-            )
         return None
-    if not compiled.takes_states:
-        raise ArgumentError(
-            "initial_states are not used: compile the circuit with initial_states=True"
-        )
     states = _array(initial_states, "initial_states")
     return _shaped(states, "initial_states", (1, 2), 1 << len(compiled.qubits)).astype(
         compiled.dtype

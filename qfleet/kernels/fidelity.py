@@ -12,7 +12,6 @@ from qfleet.argument_checks import checked, integer, optional
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.circuit.channel import NoiseChannel
 from qfleet.compiler.circuit.lowering import lower_noisy
-from qfleet.engine.arguments import checked_names
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError, CircuitError
 from qfleet.kernels.pair_shots import MAX_SHOTS, estimate
@@ -79,15 +78,11 @@ class FidelityKernel(QuantumKernel):
         device: str | None = None,
         memory_limit: int | None = None,
     ) -> None:
-        names = (
-            checked_names(inputs, "inputs"),
-            None if parameters is None else checked_names(parameters, "parameters"),
-        )
         items = lower_noisy(circuit, allows_noise=True)
         words: list[cirq.PauliString[cirq.Qid]] = []
         if any(isinstance(item, NoiseChannel) for item in items):
             words = _pauli_words(sorted(circuit.all_qubits()))
-        compiled = compile_circuit(circuit, *names, words, dtype=dtype, device=device)
+        compiled = compile_circuit(circuit, inputs, parameters, words, dtype=dtype, device=device)
         super().__init__(compiled, parameter_values, memory_limit)
         self.shots, self.seed = shots, seed
 

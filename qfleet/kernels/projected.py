@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from qfleet.argument_checks import checked, number
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.choose_method import Method
-from qfleet.engine.arguments import checked_names
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError
 from qfleet.kernels.quantum_kernel import QuantumKernel
@@ -78,8 +77,8 @@ class ProjectedKernel(QuantumKernel):
         qubits = sorted(circuit.all_qubits())
         compiled = compile_circuit(
             circuit,
-            checked_names(inputs, "inputs"),
-            None if parameters is None else checked_names(parameters, "parameters"),
+            inputs,
+            parameters,
             [pauli(qubit) for qubit in qubits for pauli in (cirq.X, cirq.Y, cirq.Z)],
             method=method,
             trajectories=trajectories,

@@ -184,7 +184,7 @@ def _pull_back_batch(
     else:
         kept, residuals = packed.states, None
         if kept is not None and kept.fit(parameters, inputs, rows, by_inputs):
-            residuals = kept.residuals
+            residuals, rows = kept.residuals, kept.initial_states
         gradients = compiled.vjp(
             inputs,
             parameters,

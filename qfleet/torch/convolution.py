@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qfleet.argument_checks import flag
+from qfleet.circuit_checks import one_or_several
 from qfleet.errors import ArgumentError
 from qfleet.patches import Pair, check_inputs, patch_grid
 from qfleet.torch.modules import Expectation
@@ -63,9 +64,7 @@ class QuantumConvolution(nn.Module):
     ) -> None:
         super().__init__()
         self._grid = patch_grid(kernel_size, stride)
-        every = [circuits] if isinstance(circuits, cirq.AbstractCircuit) else list(circuits)
-        if not every:
-            raise ArgumentError("circuits is empty: pass one circuit, or several")
+        every = one_or_several(circuits, "circuits")
         names, sums = list(inputs), list(observables)
         self.circuits = nn.ModuleList(Expectation(one, names, sums, **options) for one in every)
         self.circuits.requires_grad_(flag(trainable, "trainable"))

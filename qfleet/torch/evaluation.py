@@ -27,9 +27,7 @@ class EvaluationPoint(NamedTuple):
 
     def initial(self, gradients: bool = False) -> InitialStates | None:
         """Return the initial states for the engine, with an array for gradients by them."""
-        if self.states is None:
-            return None
-        return InitialStates(self.states, np.empty_like(self.states) if gradients else None)
+        return InitialStates.of(self.states, gradients=gradients)
 
 
 def array(tensor: Tensor) -> np.ndarray:

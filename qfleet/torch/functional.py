@@ -7,6 +7,7 @@ from torch.autograd import forward_ad
 
 from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
+from qfleet.engine.point import check_states_given
 from qfleet.errors import ArgumentError
 from qfleet.torch import eager, ops, state_ops
 
@@ -183,16 +184,9 @@ def _arguments(
 
 def _checked_states(compiled: CompiledCircuit, states: Tensor | None) -> Tensor | None:
     """Return initial states [..., 2**N] on the CPU; the engine checks their norms."""
-    if not compiled.takes_states:
-        if states is not None:
-            raise ArgumentError(
-                "initial_states are not used: compile the circuit with initial_states=True"
-            )
-        return None
+    check_states_given(compiled.takes_states, states)
     if states is None:
-        raise ArgumentError(
-            "initial_states are missing: the circuit is compiled with initial_states=True"
-        )
+        return None
     _require_dense(states, "initial_states")
     qubits = len(compiled.qubits)
     if states.ndim == 0 or states.shape[-1] != 1 << qubits:

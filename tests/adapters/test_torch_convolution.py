@@ -76,6 +76,8 @@ def test_images_that_do_not_fit_are_refused(shape: tuple[int, ...], message: str
         ({"kernel_size": (2, 2, 2)}, r"kernel_size is \(2, 2, 2\): pass an integer, or two"),
         ({"kernel_size": 2, "stride": 1.5}, "stride is 1.5: pass an integer"),
         ({"kernel_size": 2, "circuits": []}, "circuits is empty"),
+        ({"kernel_size": 2, "circuits": 5}, "circuits is 5: pass a sequence of cirq.Circuit"),
+        ({"kernel_size": 2, "circuits": ["x"]}, r"circuits\[0\] is 'x': pass a cirq.Circuit"),
         ({"kernel_size": 2, "trainable": 1}, "trainable is 1: pass True or False"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any, final
 import cirq
 import numpy as np
 
+from qfleet.circuit_checks import one_or_several
 from qfleet.circuits.circuit_json import to_json, value_from_json
 from qfleet.errors import ArgumentError
 from qfleet.patches import Pair, check_inputs, patch_grid
@@ -69,9 +70,7 @@ class QuantumConvolution(keras.layers.Layer):
     ) -> None:
         super().__init__(name=name, trainable=trainable, dtype=dtype)
         self._grid = patch_grid(kernel_size, stride)
-        every = [circuits] if isinstance(circuits, cirq.AbstractCircuit) else list(circuits)
-        if not every:
-            raise ArgumentError("circuits is empty: pass one circuit, or several")
+        every = one_or_several(circuits, "circuits")
         names, sums = list(inputs), list(observables)
         options = {"dtype": self.dtype, "trainable": trainable} | circuit_args
         self.circuits = [
