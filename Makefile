@@ -118,7 +118,9 @@ tensorboard: ## show all runs below STORAGE, or only RUN=name, during and after 
 	@exec .venv-launch/bin/python -m qfleet tensorboard $(settings)
 
 .PHONY: images push
-images: ## build the container images: make images BASE=image ENGINE=podman GPU=1
+images: ## build the container images: make images BASE=image ENGINE=podman GPU=1, or from a release: WHEEL=file
+	@$(if $(filter-out WHEEL=%,$(filter WHEEL=% GPU=1,$(words)) $(if $(filter WHEEL=%,$(words)),,wheel)),$(setup) $(wheel))
+	@$(if $(filter WHEEL=%,$(words)),,$(setup) .venv worker)
 	@exec images/build.sh $(settings)
 
 push: ## push the images and record their digests for the manifests: make push IMAGE=registry/name
@@ -229,7 +231,7 @@ docs: ## build the documentation in site/, with strict links
 	@echo 'Open site/index.html; for its search: .venv/bin/python -m http.server --directory site'
 
 .PHONY: wheel
-wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=linux-aarch64 or macos-arm64
+wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=linux-aarch64, macos-arm64 or cuda
 	@$(setup) $(wheel)
 	@$(setup) .venv worker
 	@exec .venv-wheel/bin/python -m tools.wheel $(foreach word,$(words),$(call quote,$(call whole,$(patsubst PLATFORM=%,%,$(word)))))

@@ -112,8 +112,8 @@ def _gpu() -> Finding:
     if not gpus.gpu_count():
         return MISSING, "no Nvidia GPU: circuits are simulated on the CPUs"
     if not gpus.may_use_gpu():
-        mend = f"`{devices.BUILD}` in a checkout builds it"
-        return MISSING, f"the library of GPUs is not built: {mend}"
+        mend = f"`{devices.INSTALL}` installs it"
+        return MISSING, f"the library of GPUs is missing: {mend}"
     found = [devices.description(f"cuda:{at}") for at in range(gpus.gpu_count())]
     if missing := [reason for text, reason in found if not text]:
         return MISSING, missing[0]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
+from common.commands import IS_INSTALLED
 from common.errors import SettingsError
 from common.processes import describe_exit
 from common.settings import Settings
@@ -20,8 +21,8 @@ log = logging.getLogger("qfleet")
 VARIABLE = "QFLEET_DEVICE"
 """The device that the library uses. For programs of the service, it is also the setting DEVICE."""
 
-BUILD = "python -m qfleet.native.cuda"
-"""Command that builds the library of GPUs."""
+INSTALL = "pip install 'qfleet[cuda]'" if IS_INSTALLED else "python -m qfleet.native.cuda"
+"""Command that installs the library of GPUs; in a checkout it is built."""
 
 CHECK_SECONDS = 60.0
 """Longest time in which a driver describes its GPU: the first program on a machine starts it."""
@@ -107,7 +108,7 @@ def prepare(settings: Settings, processes: int) -> None:
     if reason := reason_for_cpu(settings):
         log.info(reason)
     if device_of(settings) == "auto" and gpus.lacks_library():
-        log.info(f"A GPU of this machine is not used: `{BUILD}` builds its library")
+        log.info(f"A GPU of this machine is not used: `{INSTALL}` installs its library")
     devices = assign(settings, processes)
     check(devices)
     if shared := sharing(devices):

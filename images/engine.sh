@@ -10,15 +10,15 @@ refuse() {
     exit 2
 }
 
-# Sets BASE, ENGINE, GPU and IMAGE from NAME=value arguments.
+# Sets BASE, ENGINE, GPU, IMAGE, QUICK and WHEEL from NAME=value arguments.
 take() {
     local word
     ENGINE=docker
-    unset BASE GPU IMAGE # the environment is not used
+    unset BASE GPU IMAGE QUICK WHEEL # the environment is not used
     for word in "$@"; do
         case $word in
-        BASE=* | ENGINE=* | GPU=* | IMAGE=*) printf -v "${word%%=*}" %s "${word#*=}" ;;
-        *) refuse "there is no setting ${word%%=*} here: \`make images\` takes BASE, ENGINE and GPU, \`make push\` takes IMAGE and ENGINE." ;;
+        BASE=* | ENGINE=* | GPU=* | IMAGE=* | QUICK=* | WHEEL=*) printf -v "${word%%=*}" %s "${word#*=}" ;;
+        *) refuse "there is no setting ${word%%=*} here: \`make images\` takes BASE, ENGINE, GPU, QUICK and WHEEL, \`make push\` takes IMAGE and ENGINE." ;;
         esac
     done
 }

@@ -1,8 +1,9 @@
 #!/bin/bash
-# For the Dockerfile's build stages: environment.sh make --requirement=LOCK... | slim
+# For the Dockerfile's build stages: environment.sh make --requirement=LOCK... | slim | unpack WHEEL...
 #
 # `make` installs locks into /opt/venv. `slim` removes files that are not needed at run time and
 # compiles the rest to bytecode. A read-only container would compile it again at every start.
+# `unpack` puts the wheel of qfleet into /opt/qfleet, without its command: pods run modules.
 set -euo pipefail
 
 case $1 in
@@ -22,7 +23,7 @@ make)
     ;;
 slim)
     cd /opt/venv/lib/python3.*/site-packages
-    rm -rf cmake cmake-*.dist-info ninja ninja-*.dist-info /opt/venv/bin/{cmake,cpack,ctest,ninja} # built the engine
+    rm -rf cmake cmake-*.dist-info ninja ninja-*.dist-info /opt/venv/bin/{cmake,cpack,ctest,ninja} # for checkouts
     find . -type d \( -name tests -o -name include \) -prune -exec rm -rf {} +
     find . -type f \( -name '*.a' -o -name '*.h' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.pyx' \) -delete
     # Only TensorFlow's libraries contain debug symbols.
@@ -31,5 +32,12 @@ slim)
     /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
     # Only what needs it: a file that is touched is copied into the next layer.
     find /opt/venv \( ! -perm -a=r -o -type d ! -perm -a=x \) -exec chmod a+rX {} +
+    ;;
+unpack)
+    python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --no-index \
+        --root-user-action=ignore --target /opt/qfleet "${@:2}"
+    rm -r /opt/qfleet/bin
+    python3 -m compileall -q --invalidation-mode unchecked-hash /opt/qfleet
+    chmod -R a+rX /opt/qfleet
     ;;
 esac

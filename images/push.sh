@@ -11,7 +11,7 @@ source ./engine.sh
 cd ..
 
 take "$@"
-[[ -z ${BASE-}${GPU-} ]] || refuse "make push takes no BASE and no GPU: it pushes the images that \`make images\` built."
+[[ -z ${BASE-}${GPU-}${QUICK-}${WHEEL-} ]] || refuse "make push takes only IMAGE and ENGINE: it pushes the images that \`make images\` built."
 IMAGE=${IMAGE-}
 [[ -n $IMAGE ]] || refuse 'make push needs IMAGE, for example make push IMAGE=europe-docker.pkg.dev/project/repository/qfleet.'
 [[ $IMAGE =~ ^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$ ]] ||

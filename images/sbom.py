@@ -100,7 +100,7 @@ def bill(stage: str, version: str, components: Sequence[Component]) -> Mapping[s
     """
     image = {"type": "container", "bom-ref": f"qfleet-{stage}", "name": f"qfleet-{stage}",
              "version": version}  # fmt: skip
-    own = _component("qfleet", version, f"pkg:generic/qfleet@{version}", {})
+    own = _component("qfleet", version, f"pkg:pypi/qfleet@{version}", {})
     own["type"] = "application"
     contained = [own, *components]
     digest = uuid.uuid5(NAMESPACE, json.dumps([image, contained], sort_keys=True))

@@ -136,11 +136,12 @@ def load(run: str, storage: str = "runs", **options: str) -> "LoadedRun":
     Args:
         run: Name of the run, or path of its folder.
         storage: STORAGE, if `run` is a name.
-        options: `model` and `checkpoint` of `common.runs.load`.
+        options: `model`: the factory, module:name, of an own model whose source has changed since
+            the training. `checkpoint`: "last", or "best" for the epoch that KEEP_BEST=true kept.
 
     Raises:
         ServiceError: The service is not installed, or another module is called `common`.
-        Exception: The errors of `common.runs.load`, which are sentences.
+        Exception: The run can't be read or is not finished; the message is one sentence.
     """
     place = _place()
     other = getattr(sys.modules.get("common"), "__file__", None)

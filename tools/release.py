@@ -15,10 +15,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools import wheel
+from tools import cuda_wheel, wheel
 from tools.locks import Pin, read_lock
 
 ROOT = Path(__file__).parents[1]
+PLATFORMS = (*wheel.PLATFORMS, wheel.CUDA)
 UNRELEASED = "## Unreleased\n"
 LOCKS = ("worker", "studies", "mlflow", "launch", "tensorboard", "devices")
 """Locks of the extras: the tested versions of what a wheel installs."""
@@ -32,7 +33,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Cut the changelog, or build the release; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
     parser.add_argument("--cut", metavar="VERSION", help="write the version into the files")
-    parser.add_argument("--platforms", default=",".join(wheel.PLATFORMS), help="wheels to build")
+    parser.add_argument("--platforms", default=",".join(PLATFORMS), help="wheels to build")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the release")
     given = parser.parse_args(args)
     try:
@@ -105,12 +106,14 @@ def build(version: str, platforms: Sequence[str], folder: Path) -> Path:
         ReleaseError: A platform is unknown, or a wheel's description is rejected.
     """
     for name in platforms:
-        if name not in wheel.PLATFORMS:
-            raise ReleaseError(f"{name} is not a platform: {', '.join(wheel.PLATFORMS)}")
+        if name not in PLATFORMS:
+            raise ReleaseError(f"{name} is not a platform: {', '.join(PLATFORMS)}")
     if folder.exists():
         raise ReleaseError(f"{folder} exists: delete it")
     folder.mkdir(parents=True)
-    wheels = [wheel.build(wheel.PLATFORMS[name], folder) for name in platforms]
+    own = [wheel.build(wheel.PLATFORMS[name], folder) for name in platforms if name != wheel.CUDA]
+    extra = [cuda_wheel.build_wheel(folder)] if wheel.CUDA in platforms else []
+    wheels = [*own, *extra]
     check = [sys.executable, "-m", "twine", "check", "--strict", *map(str, wheels)]
     if subprocess.run(check).returncode:
         raise ReleaseError("twine rejects the description of a wheel, as printed above")

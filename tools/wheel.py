@@ -15,8 +15,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from platform import machine
+
+from tools import cuda_wheel
 
 ROOT = Path(__file__).parents[1]
+CUDA = "cuda"
+"""The wheel qfleet-cuda, for GPUs of Linux x86_64."""
 
 
 @dataclass(frozen=True)
@@ -42,25 +47,42 @@ PLATFORMS = {
 def main() -> int:
     """Build the wheels of the platforms on the command line and print their paths."""
     parser = argparse.ArgumentParser(prog="python -m tools.wheel", description=__doc__)
-    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=", ".join(PLATFORMS))
+    parser.add_argument(
+        "platforms", nargs="*", metavar="PLATFORM", help=", ".join([*PLATFORMS, CUDA])
+    )
     parser.add_argument(
         "--quick", action="store_true", help="for tests: with the libraries of this checkout"
+    )
+    parser.add_argument(
+        "--changes", action="store_true", help="with the changes that are not committed"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels")
     arguments = parser.parse_args()
     for name in arguments.platforms or ["linux-x86_64"]:
+        if name == CUDA:
+            print(cuda_wheel.build_wheel(arguments.out))
+            continue
         if name not in PLATFORMS:
-            parser.error(f"{name} is not one of {', '.join(PLATFORMS)}")
-        print(build(PLATFORMS[name], arguments.out, quick=arguments.quick))
+            parser.error(f"{name} is not one of {', '.join([*PLATFORMS, CUDA])}")
+        commit = working_tree() if arguments.changes else "HEAD"
+        print(build(PLATFORMS[name], arguments.out, commit, quick=arguments.quick))
     return 0
 
 
-def build(platform: Platform, out: Path, *, quick: bool = False) -> Path:
-    """Build the wheel of one platform from the last commit.
+def working_tree() -> str:
+    """Return a commit that has the changes of tracked files; it is on no branch."""
+    command = ["git", "stash", "create"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip() or "HEAD"
+
+
+def build(platform: Platform, out: Path, commit: str = "HEAD", *, quick: bool = False) -> Path:
+    """Build the wheel of one platform.
 
     Args:
         platform: The platform.
         out: Folder that receives the wheel.
+        commit: The commit that it is built from.
         quick: Take the libraries that this checkout has built, without XLA handlers, for tests of
             the rest: compilers take most of the time.
 
@@ -73,7 +95,7 @@ def build(platform: Platform, out: Path, *, quick: bool = False) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         source, built = Path(folder, "source"), Path(folder, "built")
         source.mkdir()
-        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, stdout=-1)
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, stdout=-1)
         subprocess.run(["tar", "x"], cwd=source, check=True, input=archive.stdout)
         build_wheel(source, built, platform, quick=quick)
         (untagged,) = built.glob("*.whl")
@@ -84,7 +106,7 @@ def build(platform: Platform, out: Path, *, quick: bool = False) -> Path:
             wheel = changed(wheel, Path(folder), add_built_libraries)
         elif platform.tag.startswith("manylinux"):
             check_c_library(wheel, platform.tag)
-            if platform == PLATFORMS["linux-x86_64"] and sys.platform == "linux":
+            if platform == PLATFORMS.get(f"{sys.platform}-{machine()}"):
                 wheel = changed(wheel, Path(folder), add_tensorflow_ops)
         out.mkdir(exist_ok=True)
         (out / wheel.name).write_bytes(wheel.read_bytes())

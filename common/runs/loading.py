@@ -1,6 +1,6 @@
 """Loading of a finished run in a notebook: its Keras model, and its circuit with trained angles.
 
-run = common.runs.load("hybrid")
+run = qfleet.service.load("hybrid")
 run.model.predict(angles)      # float32 [n, features] in radians -> float32 [n, 1]
 run.split("train")             # angles, labels, and rows of the table, for another model
 run.circuit                    # cirq.Circuit; the symbols of the data are still free

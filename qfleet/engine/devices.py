@@ -22,7 +22,7 @@ from qfleet.argument_checks import shown
 from qfleet.engine import library, memory
 from qfleet.engine.library import DeviceInfo
 from qfleet.errors import ArgumentError, DeviceError, LibraryError, MemoryLimitError
-from qfleet.native.libraries import cuda_path, host_path
+from qfleet.native.libraries import core_is_packaged, cuda_path, host_path
 
 VARIABLE = "QFLEET_DEVICE"
 _GPU = re.compile(r"(cuda|auto)(?::([0-9]{1,3}))?")
@@ -87,6 +87,11 @@ def library_path_of(device: Device) -> Path:
     is_host = device.kind == "host"
     path = host_path() if is_host else cuda_path()
     if not path.is_file():
+        if core_is_packaged() and not is_host:
+            raise DeviceError(
+                f"the library of the device {device} is not installed: `pip install 'qfleet[cuda]'`"
+                " installs it, for Linux on x86_64"
+            )
         build = "python -m qfleet.native.cuda" + (" --host" if is_host else "")
         compiler = "g++" if is_host else "nvcc of CUDA 12 or later"
         raise DeviceError(

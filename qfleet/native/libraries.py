@@ -20,6 +20,7 @@ PROCESSORS = ("x86_64", "aarch64", "arm64")  # arm64: the name of aarch64 on mac
 _PACKAGED_CORE = SOURCE_DIR / "lib" / "libqfleet.so"
 _PACKAGED_JAX = SOURCE_DIR / "lib" / "libqfleet_jax.so"
 _PACKAGED_PROCESS = SOURCE_DIR / "lib" / "libqfleet_process.so"
+_PACKAGED_CUDA = SOURCE_DIR / "lib" / "libqfleet_cuda.so"  # in the image for GPUs
 _BUILD_FILES = (SOURCE_DIR / "CMakeLists.txt", SOURCE_DIR / "exports.map")
 _CUDA = SOURCE_DIR / "cuda"
 
@@ -103,6 +104,8 @@ def jax_path() -> Path:
 
 def cuda_path() -> Path:
     """Return the path of the device library for Nvidia GPUs; the file may not exist."""
+    if _PACKAGED_CUDA.is_file():
+        return _PACKAGED_CUDA
     return BUILT / f"libqfleet_cuda-{_cuda_digest()}.so"
 
 

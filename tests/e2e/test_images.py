@@ -100,7 +100,8 @@ def test_image_holds_its_bill_of_materials(image: str) -> None:
     assert names == set(debian)
     assert names > {"libc6", "libssl3"}
     assert "g++" not in names
-    assert f"pkg:generic/qfleet@{VERSION}" in listed
+    assert f"pkg:pypi/qfleet@{VERSION}" in listed
+    assert installed["qfleet"] == VERSION
 
 
 def test_image_size_is_limited(image: str) -> None:
@@ -135,15 +136,15 @@ try:
     print("tool", pip.__file__)
 except ImportError:
     pass
-native = Path("/qfleet/qfleet/native")
-for place in ("/opt/venv/lib", "/qfleet"):
+native = Path("/opt/qfleet/qfleet/native")
+for place in ("/opt/venv/lib", "/opt/qfleet"):
     for folder, folders, files in os.walk(place):
         for name in folders:
             if name in ("tests", "include", ".git"):
                 print("folder", folder, name)
         for name in files:
             path = Path(folder, name)
-            # The library's sources are needed: its name contains their digest.
+            # A wheel has what another TensorFlow's operations are built from.
             if path.suffix in (".a", ".h", ".o") and native not in path.parents:
                 print("file", path)
             if not os.access(path, os.R_OK) or os.access(path, os.W_OK):
@@ -155,7 +156,7 @@ for place in ("/var/lib/apt/lists", "/var/cache/apt/archives", "/root/.cache", "
         found = []
     print(*(f"cache {p}" for p in found), sep="\\n", end="")
 missing = [
-    str(path) for path in Path("/qfleet").rglob("*.py")
+    str(path) for path in Path("/opt/qfleet").rglob("*.py")
     if not list((path.parent / "__pycache__").glob(f"{path.stem}.cpython-*.pyc"))
 ]
 print(*(f"bytecode {path}" for path in missing), sep="\\n", end="")
@@ -196,7 +197,7 @@ simulator = build_simulator(circuit, ["x"], [], [cirq.PauliSum() + cirq.Z(qubits
 print(type(simulator).__name__, libraries.tensorflow_path().parent, library.instruction_set())
 """
     name, place, _ = in_container(worker, program).split(maxsplit=2)
-    assert (name, place) == ("NativeSimulator", "/qfleet/qfleet/native/built")
+    assert (name, place) == ("NativeSimulator", "/opt/qfleet/qfleet/native/lib")
 
 
 def answer(image: str, command: tuple[str, ...], url: str) -> str:
@@ -298,10 +299,12 @@ def test_denied_push_names_the_login_command(checkout: Path) -> None:
         ("push.sh", (), "make push needs IMAGE"),
         ("push.sh", ("IMAGE=qfleet",), "IMAGE=qfleet is not registry/name"),
         ("push.sh", ("IMAGE=a.b/c:1.0",), "without a tag"),
-        ("push.sh", ("IMAGE=a.b/c", "GPU=1"), "make push takes no BASE and no GPU"),
+        ("push.sh", ("IMAGE=a.b/c", "GPU=1"), "make push takes only IMAGE and ENGINE"),
         ("build.sh", ("IMAGE=a.b/c",), "make images takes no IMAGE"),
         ("build.sh", ("EPOCHS=3",), "there is no setting EPOCHS here"),
         ("build.sh", ("GPU=yes",), "GPU=yes: 1 builds"),
+        ("build.sh", ("QUICK=yes",), "QUICK=yes: 1 takes"),
+        ("build.sh", ("WHEEL=none.whl",), "WHEEL=none.whl is no file"),
         ("build.sh", ("ENGINE=nothing",), "there is no nothing on the PATH"),
     ],
 )

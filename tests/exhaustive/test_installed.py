@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.installed import ROOT, Installed
+from tests.support.installed import ROOT, WHEEL_ENVIRONMENT, Installed
 from tests.support.patience import seconds
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(1800)]
@@ -153,6 +153,44 @@ def test_missing_extra_is_named(
     installed: Installed, tmp_path: Path, words: tuple[str, ...], extra: str
 ) -> None:
     assert f"pip install 'qfleet[{extra}]'" in installed.run(tmp_path, *words, code=2)
+
+
+LOADED = """
+import cirq, numpy, qfleet, sympy
+(qubit,) = cirq.LineQubit.range(1)
+circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x"))(qubit))
+try:
+    compiled = qfleet.compile(circuit, ["x"], [], [cirq.Z(qubit)], device="cuda")
+    print(compiled.expectation(numpy.array([[0.3]]))[0, 0], compiled.describe())
+except qfleet.DeviceError as error:
+    print(error)
+"""
+
+
+def test_extra_of_gpus_adds_their_library(installed: Installed, tmp_path: Path) -> None:
+    assert "pip install 'qfleet[cuda]'" in installed.python(tmp_path, "-c", LOADED)
+    # The host executor has the interface of the library for GPUs.
+    host = [ROOT / ".venv/bin/python", "-m", "qfleet.native.cuda", "--host"]
+    library = subprocess.run(host, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    pack = (
+        "import pathlib, sys; from tools import cuda_wheel;"
+        " print(cuda_wheel.pack(*map(pathlib.Path, sys.argv[1:])))"
+    )
+    made = subprocess.run(
+        [WHEEL_ENVIRONMENT / "bin/python", "-c", pack, library.strip(), tmp_path],
+        cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
+    ).stdout.strip()  # fmt: skip
+    assert re.search(r"/qfleet_cuda-[0-9.]+-py3-none-manylinux_2_\d+_x86_64.whl$", made)
+    uv = [ROOT / ".uv/bin/uv", "pip"]
+    python = f"--python={installed.bin / 'python'}"
+    subprocess.run([*uv, "install", "--quiet", "--offline", "--no-deps", python, made], check=True)
+    try:
+        value, _, description = installed.python(tmp_path, "-c", LOADED).partition(" ")
+        assert float(value) == pytest.approx(0.955336489, abs=1e-6)  # cos 0.3
+        assert "cuda" in description
+    finally:
+        subprocess.run([*uv, "uninstall", "--quiet", python, "qfleet-cuda"], check=True)
+    assert "pip install 'qfleet[cuda]'" in installed.python(tmp_path, "-c", LOADED)
 
 
 def test_other_tensorflow_is_one_sentence(installed: Installed, tmp_path: Path) -> None:

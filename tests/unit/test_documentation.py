@@ -7,7 +7,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 # They train, or need a finished run: test_installed.py and test_runs_load.py have such calls.
-NOT_RUN = ("qf.train(", "runs.load(")
+NOT_RUN = ("qf.train(", "qf.load(")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from qfleet.native.__main__ import compiler, install
 
 _ARCHITECTURES = ("sm_80", "sm_89", "sm_90", "sm_100")
 _PTX = "compute_90"  # which drivers compile for newer GPUs
+RELEASED = (*_ARCHITECTURES, _PTX)
+"""Architectures of a library for GPUs of other machines."""
 _COMMON = (f"-I{libraries.SOURCE_DIR}", "-std=c++17")
 _HOST_FLAGS = (
     *("-O2", "-fPIC", "-fvisibility=hidden", "-pthread"),

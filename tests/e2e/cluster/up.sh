@@ -32,7 +32,7 @@ free_space() {
   enough || fail "$home needs 10 GB for images: free space on its disk and run this again"
 }
 
-make_images() { make --no-print-directory -C "$repository" images BASE=qfleet-base:local; }
+make_images() { make --no-print-directory -C "$repository" images BASE=qfleet-base:local QUICK=1; }
 
 own_images() { # builds and loads this project's images: the container runtime runs before the cluster does
   step "base image" build_base
