@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,27 @@ def test_error_of_the_user_is_final(api: str, root: storage.StoragePath) -> None
     assert restarts(job) == 0
     assert kube.launch("stop", f"RUN={name}").returncode == 0
     until(lambda: not job.pods(), 60, "the end of its pods")
+
+
+@pytest.mark.nightly
+def test_controller_of_trainjobs_stores_the_progress(cluster_storage: None) -> None:
+    name = "trainjob-status"
+    if not kubectl("get", "crd", "trainjobs.trainer.kubeflow.org", check=False):
+        pytest.skip("the cluster does not serve TrainJob: `TRAINER=1 make cluster` installs it")
+    job = kube.start(name, "JOB_API=trainjob", *SETTINGS, "EPOCHS=1500")
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = job.object()["status"].get("trainerStatus", {})
+        return found
+
+    until(status, 180, "the first progress of the TrainJob")
+    first = until(lambda: 0 < status().get("progressPercentage", 0) < 100 and status(), 120, "more")
+    assert first["estimatedRemainingSeconds"] >= 0
+    assert {"name": "epoch", "value": "1"}.keys() == first["metrics"][0].keys()
+    assert job.end(400) == "Succeeded"
+    assert status()["progressPercentage"] == 100
+    assert "the TrainJob's status" not in job.log()  # the warning of a refusal
+    assert kube.launch("delete", "training", f"RUN={name}").returncode == 0
 
 
 # Every night: each fault of each worker

@@ -80,10 +80,12 @@ apply_jobset() { # its manifest wants a user that is not root
   apply_controller jobset jobset "$(sources kubernetes sigs.k8s.io/jobset)/config/default" -c 'USER 65532:65532'
 }
 
-apply_trainer() { # without the JobSet that its manifest downloads
+apply_trainer() { # without the JobSet that its manifest downloads, and with the progress of TrainJobs
   rm -rf "$state/trainer-manifests"
   cp -r --no-preserve=mode "$(sources trainer github.com/kubeflow/trainer/v2)/manifests" "$state/trainer-manifests"
   sed -i '/third-party/d' "$state/trainer-manifests/overlays/manager/kustomization.yaml"
+  sed -i 's|^\( *\)image: .*/trainer-controller-manager$|&\n\1args: [--feature-gates=TrainJobStatus=true]|' \
+    "$state/trainer-manifests/base/manager/manager.yaml"
   apply_controller trainer trainer "$state/trainer-manifests/overlays/manager" \
     -c 'ENTRYPOINT ["/manager"]' -c 'USER 65532:65532'
 }
