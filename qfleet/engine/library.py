@@ -73,6 +73,23 @@ class ProgramInfo(Structure):
     )
 
 
+class PulseSteps(Structure):
+    """qfleet_pulse: the steps of a pulse."""
+
+    _fields_ = (
+        ("dimension", c_int64),
+        ("operators", c_int64),
+        ("examples", c_int64),
+        ("steps", c_int64),
+        ("segments", c_int64),
+        ("matrices", c_void_p),
+        ("matrix_count", c_int64),
+        ("coefficients", c_void_p),
+        ("coefficient_count", c_int64),
+        ("unitary", c_int32),
+    )
+
+
 class DeviceInfo(Structure):
     """qfleet_device_info: a GPU, or the host executor."""
 
@@ -106,6 +123,8 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "qfleet_state": (c_int64, _BATCH, *_BUFFER, *_BUFFER),
     "qfleet_state_gradient": (c_int64, _BATCH, *(5 * _BUFFER)),
     "qfleet_sample": (c_int64, _BATCH, *_BUFFER, c_int64, c_uint64, *_BUFFER),
+    "qfleet_pulse_products": (POINTER(PulseSteps), *_BUFFER),
+    "qfleet_pulse_gradient": (POINTER(PulseSteps), *_BUFFER, *_BUFFER),
     "qfleet_tile_layout": (c_int32, c_int32, c_int64, c_int64, POINTER(c_int64), c_int64),
 }
 

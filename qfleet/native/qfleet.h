@@ -197,6 +197,35 @@ QFLEET_API qfleet_status qfleet_sample(qfleet_program program, const qfleet_batc
                                        const int64_t* order, int64_t order_count, int64_t shots,
                                        uint64_t seed, int64_t* samples, int64_t sample_count);
 
+// ---------------------------------------------------------------------------------------------
+// Pulses
+
+// Steps exp(A_t) of small systems under controls, with A_t = sum_k c[t][k] O_k of complex matrices.
+typedef struct {
+  int64_t dimension;  // D, at most 256
+  int64_t operators;  // K
+  int64_t examples;   // B
+  int64_t steps;      // T
+  int64_t segments;   // S, at most T: steps [s L, (s + 1) L) with L = ceil(T / S) are segment s
+  const double* matrices;  // O [1 or B][K][D][D] (re, im)
+  int64_t matrix_count;
+  const double* coefficients;  // c [1 or B][T][K]
+  int64_t coefficient_count;
+  int32_t unitary;  // 1 if every O_k is anti-Hermitian, so that the products are unitary
+} qfleet_pulse;
+
+// Writes the product of each segment's exponentials, the last step leftmost: [B][S][D][D] (re, im).
+// Segments are computed side by side: B S should fill the lanes (of 8 bytes) of all threads.
+QFLEET_API qfleet_status qfleet_pulse_products(const qfleet_pulse* pulse, double* products,
+                                               int64_t product_count);
+
+// Writes dL/dc [B][T][K], given seeds [B][S][D][D] (re, im) = W U^dagger with the segment's product
+// U and W = dL/dRe U + i dL/dIm U; if `unitary`, the anti-Hermitian part of it. Memory does not
+// grow with the steps of a segment: they are walked back by their inverses.
+QFLEET_API qfleet_status qfleet_pulse_gradient(const qfleet_pulse* pulse, const double* seeds,
+                                               int64_t seed_count, double* gradients,
+                                               int64_t gradient_count);
+
 // Fields of the memory layout of a batch: lane qubits, samples per tile, tiles, groups per tile,
 // reals per tile, 1 if all threads share a tile.
 QFLEET_API qfleet_status qfleet_tile_layout(int32_t qubits, int32_t real_bytes, int64_t batch,

@@ -139,6 +139,18 @@ int64_t StateReals(const ProgramSizes& program, int64_t size) {
   return Product(size, int64_t{2} << program.qubits);
 }
 
+Parallel ParallelOver(const qfleet_executor* executor) {
+  return [executor](int64_t count, int64_t cost, const Work& work) {
+    GuardedLoop loop;
+    loop.work = &work;
+    if (executor)
+      executor->run(executor->context, count, cost, GuardedLoop::RunIndex, &loop);
+    else
+      ThreadPool::Get().Run(count, cost, GuardedLoop::RunIndex, &loop);
+    if (loop.error) std::rethrow_exception(loop.error);
+  };
+}
+
 template <class T>
 Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch) {
   if (!batch) throw std::invalid_argument("batch must not be null");
@@ -166,15 +178,7 @@ Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch) {
     throw std::invalid_argument("batch.executor must have a function and 1 to " +
                                 std::to_string(kMaxBatchThreads) + " threads");
   made.threads = executor ? executor->threads : ThreadPool::Get().ThreadCount();
-  made.parallel = [executor](int64_t count, int64_t cost, const Work& work) {
-    GuardedLoop loop;
-    loop.work = &work;
-    if (executor)
-      executor->run(executor->context, count, cost, GuardedLoop::RunIndex, &loop);
-    else
-      ThreadPool::Get().Run(count, cost, GuardedLoop::RunIndex, &loop);
-    if (loop.error) std::rethrow_exception(loop.error);
-  };
+  made.parallel = ParallelOver(executor);
   SetInitialStates<T>(program, *batch, &made);
   return made;
 }

@@ -132,6 +132,9 @@ const int64_t* CheckedOrder(const char* name, const ProgramSizes& program, const
 // The number of reals in the states of some examples.
 int64_t StateReals(const ProgramSizes& program, int64_t size);
 
+// Loops on the threads of an executor, or of the library's own pool if it is null.
+Parallel ParallelOver(const qfleet_executor* executor);
+
 // Checks a batch and its executor, which must outlive the result, for reals of T.
 template <class T>
 Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch);

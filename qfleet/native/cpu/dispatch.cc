@@ -13,6 +13,7 @@ namespace qfleet {
   extern const Kernels<float> kFloat;   \
   extern const Kernels<double> kDouble; \
   extern const MatrixKernels kMatrix;   \
+  extern const PulseKernels kPulse;     \
   }
 QFLEET_DECLARE(baseline)
 QFLEET_DECLARE(avx2)
@@ -88,6 +89,7 @@ const Kernels<double>& BestKernels<double>() {
 }
 
 const MatrixKernels& BestMatrixKernels() { QFLEET_BEST(kMatrix) }
+const PulseKernels& BestPulseKernels() { QFLEET_BEST(kPulse) }
 
 const char* InstructionSetName() {
   switch (BestInstructionSet()) {

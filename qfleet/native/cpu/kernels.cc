@@ -10,6 +10,7 @@
 #include "cpu/density_kernels.h"
 #include "cpu/matrix_kernels.h"
 #include "cpu/pauli_kernels.h"
+#include "cpu/pulse_kernels.h"
 #include "cpu/reduced_kernels.h"
 #include "cpu/tangent_kernels.h"
 
@@ -156,9 +157,11 @@ constexpr Kernels<T> kTable = {
 extern const Kernels<float> kFloat;
 extern const Kernels<double> kDouble;
 extern const MatrixKernels kMatrix;
+extern const PulseKernels kPulse;
 const Kernels<float> kFloat = kTable<float>;
 const Kernels<double> kDouble = kTable<double>;
 const MatrixKernels kMatrix = {AddScaled, AddProducts, Multiply, AddPhased};
+const PulseKernels kPulse = {PulseStep::kLanes, PulseStep::Products, PulseStep::Gradients};
 
 }  // namespace QFLEET_SET
 }  // namespace qfleet

@@ -167,10 +167,39 @@ struct MatrixKernels {
   void (*add_phased)(int32_t entries, double x, double y, const double* matrix, double* out);
 };
 
+// Chains of steps X <- exp(A) X of small matrices [D][D], one chain per lane, in vectors (re, im).
+// A step's generator is A = sum_k c[k] O_k, of which only some entries can be nonzero: if (r, c) is
+// an entry, so is (c, r), its mate.
+struct PulseChains {
+  int32_t dimension, operators;           // D, K
+  const int32_t* row_starts;              // [D + 1] the first entry of each row
+  const int32_t *rows, *columns, *mates;  // of each entry
+  const int32_t* element_starts;          // [K + 1] the first element of each operator
+  const int32_t* elements;                // the entry of each element
+  const double* values;                   // of each element: (re, im) [lanes]
+  bool unitary;                           // every O_k is anti-Hermitian
+  int64_t steps;                          // of the longest chain
+  const int64_t* lengths;                 // [lanes] steps of each chain
+  const double* const* coefficients;      // [lanes] c[lengths[lane]][K]
+  // exp(A) is `parts` times a Taylor polynomial of this degree in A / parts.
+  int32_t degree, parts;
+};
+
+// Each `workspace` holds 3 D^2 + 3 entries vectors (re, im).
+struct PulseKernels {
+  int32_t lanes;
+  // product = the product of all steps' exponentials.
+  void (*products)(const PulseChains&, double* product, double* workspace);
+  // For L = Re tr(W^dagger U) of the product U, `seed` is W U^dagger, or its anti-Hermitian part if
+  // the chains are unitary; it is overwritten. Writes dL/dc to gradients[lane][lengths[lane]][K].
+  void (*gradients)(const PulseChains&, double* seed, double* const* gradients, double* workspace);
+};
+
 // The kernels for the widest instruction set that this machine supports.
 template <class T>
 const Kernels<T>& BestKernels();
 const MatrixKernels& BestMatrixKernels();
+const PulseKernels& BestPulseKernels();
 
 const char* InstructionSetName();  // of BestKernels
 

@@ -66,7 +66,7 @@ class Fuzzer {
 
   // Calls one function; `number` chooses it.
   qfleet_status Call(int64_t number);
-  static constexpr int64_t kFunctions = 21;
+  static constexpr int64_t kFunctions = 23;
 
  private:
   struct Array {
@@ -319,6 +319,33 @@ qfleet_status Fuzzer::Call(int64_t number) {
                                 static_cast<int32_t>(Choose(random_, {4, 8, 0})),
                                 WrongNumber(random_, 32), WrongNumber(random_, 2),
                                 static_cast<int64_t*>(fields.data), fields.count);
+    }
+    case 20:
+    case 21: {
+      qfleet_pulse pulse = {RandomInt(random_, 1, 5), RandomInt(random_, 1, 3),
+                            RandomInt(random_, 1, 9), RandomInt(random_, 1, 9)};
+      pulse.segments = RandomInt(random_, 1, pulse.steps);
+      const int64_t elements = 2 * pulse.dimension * pulse.dimension;
+      const int64_t sets = Choose(random_, {1, pulse.examples});
+      const Array matrices = Doubles(sets * pulse.operators * elements);
+      const Array coefficients = Doubles(pulse.steps * pulse.operators);
+      const Array products = Doubles(pulse.examples * pulse.segments * elements);
+      const Array gradients = Doubles(pulse.examples * pulse.steps * pulse.operators);
+      pulse.matrices = AsDoubles(matrices.data);
+      pulse.matrix_count = matrices.count;
+      pulse.coefficients = AsDoubles(coefficients.data);
+      pulse.coefficient_count = coefficients.count;
+      pulse.unitary = static_cast<int32_t>(RandomInt(random_, 0, 1));
+      if (Rarely(random_)) pulse.dimension = WrongNumber(random_, pulse.dimension);
+      if (Rarely(random_)) pulse.operators = WrongNumber(random_, pulse.operators);
+      if (Rarely(random_)) pulse.examples = WrongNumber(random_, pulse.examples);
+      if (Rarely(random_)) pulse.steps = WrongNumber(random_, pulse.steps);
+      if (Rarely(random_)) pulse.segments = WrongNumber(random_, pulse.segments);
+      const qfleet_pulse* pointer = Rarely(random_) ? nullptr : &pulse;
+      if (number == 20)
+        return qfleet_pulse_products(pointer, AsDoubles(products.data), products.count);
+      return qfleet_pulse_gradient(pointer, AsDoubles(products.data), products.count,
+                                   AsDoubles(gradients.data), gradients.count);
     }
     default:
       return qfleet_set_thread_count(

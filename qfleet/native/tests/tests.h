@@ -31,6 +31,8 @@ void CorruptDensity(bool light);
 void TrajectoryResults(bool light);
 void BinomialMoments(bool light);
 void CorruptTrajectories(bool light);
+void PulseProducts(bool light);
+void PulseGradients(bool light);
 void RandomCalls(bool light);
 void LargeIndices(bool light);
 void LargeState(bool light);

@@ -1,0 +1,270 @@
+"""Gradients of pulses: qfleet.pulses, JAX and PennyLane's qml.pulse.
+
+    .venv-peers/bin/python -m benchmarks.pulses
+
+The infidelity of a gate and its gradient by all amplitudes: 5,000 piecewise constant samples of I
+and Q of each qubit, in complex128, in the rotating frame with one exact exponential per sample. The
+peers compute the same Hamiltonians:
+
+    JAX          jax.grad of a product of jax.scipy.linalg.expm: all exponentials in one batch, then
+                 jax.lax.scan, compiled. It stands for the method `Expm` of dynamiqs.
+    dynamiqs     its `sepropagator` with that method, if dynamiqs is installed
+    qml.pulse    qml.evolve with qml.pulse.pwc: an adaptive integration, for qubits of two levels.
+                 It takes long: it has `--qml-samples` of the samples, and of the duration. Its time
+                 is scaled by the number of samples.
+
+All take turns; a time is the median of the rounds, without the first call, which compiles. Values
+and gradients are compared first. The last line is the same gradient for 64 perturbed devices.
+"""
+
+import argparse
+import importlib
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pennylane as qml
+
+import qfleet
+from qfleet.engine import library
+from qfleet.pulses import Channel, Coupling, Grid, Propagator, Transmon, Transmons, drive
+from qfleet.pulses.fidelity import GateFidelity
+
+SAMPLES, DT = 5_000, 0.02
+ROUNDS, DEVICES = 5, 64
+Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Qubits in a chain.
+
+    Attributes:
+        qubits: Number of qubits.
+        levels: Levels of each.
+    """
+
+    qubits: int
+    levels: int
+
+    @property
+    def device(self) -> Transmons:
+        """Qubits of one drive frequency, detuned from it, so that the frame is static."""
+        qubits = tuple(
+            Transmon(5.0 + 0.02 * at, -0.3, self.levels, drive_frequency=5.0)
+            for at in range(self.qubits)
+        )
+        return Transmons(
+            qubits, tuple(Coupling(at, at + 1, 0.005) for at in range(self.qubits - 1))
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """I and Q of each qubit."""
+        return tuple(one for at in range(self.qubits) for one in drive(at))
+
+    @property
+    def target(self) -> np.ndarray:
+        """X on every qubit."""
+        gate = np.eye(1)
+        for _ in range(self.qubits):
+            gate = np.kron(gate, [[0, 1], [1, 0]])
+        return gate
+
+    def __str__(self) -> str:
+        return f"{self.qubits} x {self.levels} levels"
+
+
+CASES = (Case(1, 2), Case(1, 3), Case(2, 2), Case(2, 3), Case(3, 2))
+
+
+def own(case: Case, samples: int, devices: object = None) -> Gradient:
+    """Return qfleet's mean infidelity over devices and its gradient."""
+    grid = Grid(samples * DT, DT)
+    propagator = Propagator(devices or case.device, case.channels, grid)
+    fidelity = GateFidelity(case.target, propagator.levels)
+    angles = np.zeros(case.qubits)
+
+    def evaluate(amplitudes: np.ndarray) -> tuple[float, np.ndarray]:
+        unitaries, pullback = propagator.with_pullback(amplitudes)
+        batch = unitaries.reshape(-1, *unitaries.shape[-2:])
+        found = fidelity.of_unitaries(batch, angles)
+        upstream = -found.by_propagator.reshape(unitaries.shape) / len(batch)
+        return 1 - found.fidelity.mean(), pullback(upstream)
+
+    return evaluate
+
+
+def infidelity(case: Case, unitary: jax.Array) -> jax.Array:
+    """Return the same infidelity in JAX."""
+    places = GateFidelity(case.target, (case.levels,) * case.qubits)._places
+    block = unitary[np.ix_(places, places)]
+    d = len(places)
+    overlap = jnp.abs(jnp.sum(case.target * block)) ** 2
+    return 1 - (jnp.sum(jnp.abs(block) ** 2) + overlap) / (d * (d + 1))
+
+
+def compiled(function: Callable[[jax.Array], jax.Array]) -> Gradient:
+    """Return a function of JAX and its gradient, compiled."""
+    both = jax.jit(jax.value_and_grad(function))
+
+    def evaluate(amplitudes: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = both(amplitudes)
+        return float(value), np.asarray(gradient)
+
+    return evaluate
+
+
+def jax_gradient(case: Case, device: Transmons | None = None) -> Gradient:
+    """Return the product of exponentials in JAX."""
+    matrices = jnp.asarray((device or case.device).hamiltonian(case.channels).matrices)
+
+    def evaluate(amplitudes: jax.Array) -> jax.Array:
+        exponents = matrices[0] + 0.5 * jnp.einsum("tk,kij->tij", amplitudes, matrices[1:])
+        steps = jax.vmap(jax.scipy.linalg.expm)(-1j * DT * exponents)
+        start = jnp.eye(matrices.shape[-1], dtype=jnp.complex128)
+        total, _ = jax.lax.scan(lambda carry, step: (step @ carry, None), start, steps)
+        return infidelity(case, total)
+
+    return compiled(evaluate)
+
+
+def dynamiqs_gradient(case: Case, samples: int) -> Gradient | None:
+    """Return dynamiqs' propagator by exponentials; None if it is not installed."""
+    try:
+        dq = importlib.import_module("dynamiqs")
+    except ImportError:
+        return None
+    dq.set_precision("double")
+    dq.set_progress_meter(False)
+    matrices = case.device.hamiltonian(case.channels).matrices
+    times = np.arange(samples + 1) * DT
+
+    def evaluate(amplitudes: jax.Array) -> jax.Array:
+        total = dq.constant(matrices[0])
+        for at, matrix in enumerate(matrices[1:]):
+            total = total + dq.pwc(times, 0.5 * amplitudes[:, at], matrix)
+        found = dq.sepropagator(
+            total,
+            np.array([0.0, times[-1]]),
+            method=dq.method.Expm(),
+            options=dq.Options(save_propagators=False),
+        )
+        return infidelity(case, found.final_propagator.to_jax())
+
+    return compiled(evaluate)
+
+
+def pennylane_gradient(case: Case, samples: int) -> Gradient | None:
+    """Return qml.pulse's evolution; None for more than two levels."""
+    if case.levels > 2:
+        return None
+    matrices = np.asarray(case.device.hamiltonian(case.channels).matrices)
+    duration = samples * DT
+    wires = list(range(case.qubits))
+    envelope = qml.pulse.pwc(duration)
+    operators = [qml.Hermitian(matrix, wires) for matrix in matrices]
+    total = operators[0] * 1.0
+    for operator in operators[1:]:
+        total = total + envelope * operator
+
+    def evaluate(amplitudes: jax.Array) -> jax.Array:
+        evolution = qml.evolve(total)(list(0.5 * amplitudes.T), t=duration)
+        return infidelity(case, evolution.matrix())
+
+    return compiled(evaluate)
+
+
+def measured(calls: list[Callable[[], object]], rounds: int) -> tuple[list[float], list[float]]:
+    """Return the seconds of first calls, and the medians of later ones in turns."""
+    firsts, times = [], [[] for _ in calls]
+    for call in calls:
+        start = time.perf_counter()
+        call()
+        firsts.append(time.perf_counter() - start)
+    for _ in range(rounds):
+        for call, seconds in zip(calls, times, strict=True):
+            start = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - start)
+    return firsts, [statistics.median(seconds) for seconds in times]
+
+
+def compare(case: Case, rounds: int, qml_samples: int) -> None:
+    """Print a line of a case."""
+    random = np.random.default_rng(0)
+    amplitudes = random.uniform(-0.1, 0.1, (SAMPLES, len(case.channels)))
+    few = amplitudes[:qml_samples]
+    evaluate = own(case, SAMPLES)
+    peers = {"JAX": jax_gradient(case), "dynamiqs": dynamiqs_gradient(case, SAMPLES)}
+    calls: list[Callable[[], object]] = [lambda: evaluate(amplitudes)]
+    names = ["qfleet"]
+    for name, peer in peers.items():
+        if peer is not None:
+            check(evaluate(amplitudes), peer(amplitudes), 1e-8)
+            calls.append(lambda peer=peer: peer(amplitudes))
+            names.append(name)
+    slow = pennylane_gradient(case, qml_samples)
+    if slow is not None:
+        check(own(case, qml_samples)(few), slow(few), 1e-3)
+        calls.append(lambda: slow(few))
+        names.append("qml.pulse")
+    _, times = measured(calls, rounds)
+    if slow is not None:
+        times[-1] *= SAMPLES / qml_samples
+    shown = [f"qfleet {times[0] * 1e3:.2f} ms"]
+    for name, seconds in zip(names[1:], times[1:], strict=True):
+        shown.append(f"{name} {seconds * 1e3:,.0f} ms ({seconds / times[0]:,.0f})")
+    print(f"{case!s:14} {', '.join(shown)}", flush=True)
+
+
+def check(found: tuple[float, np.ndarray], wanted: tuple[float, np.ndarray], atol: float) -> None:
+    """Compare values and gradients."""
+    np.testing.assert_allclose(found[0], wanted[0], atol=atol)
+    np.testing.assert_allclose(found[1], wanted[1], atol=atol)
+
+
+def compare_devices(case: Case, rounds: int) -> None:
+    """Print the time of a batch of perturbed devices, and of loops over them."""
+    shifts, factors = np.linspace(-0.002, 0.002, 8), np.linspace(0.98, 1.02, 8)
+    devices = case.device.perturbed(frequency=shifts, drive_strength=factors)
+    assert len(devices) == DEVICES
+    random = np.random.default_rng(0)
+    amplitudes = random.uniform(-0.1, 0.1, (SAMPLES, len(case.channels)))
+    batch = own(case, SAMPLES, devices)
+    singles = [own(case, SAMPLES, one) for one in devices]
+    peer = jax_gradient(case, devices[0])
+    calls: list[Callable[[], object]] = [
+        lambda: batch(amplitudes),
+        lambda: [one(amplitudes) for one in singles],
+        lambda: peer(amplitudes),
+    ]
+    _, (together, loop, single) = measured(calls, rounds)
+    print(
+        f"{case!s:14} {DEVICES} devices: {together * 1e3:.1f} ms, qfleet in a loop"
+        f" {loop * 1e3:.1f} ms ({loop / together:.1f}), JAX in a loop"
+        f" {single * DEVICES * 1e3:,.0f} ms ({single * DEVICES / together:,.0f})",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print milliseconds, and ratios to qfleet's in parentheses."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pulses")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--qml-samples", type=int, default=100)
+    arguments = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    print(f"{SAMPLES:,} samples, {qfleet.num_threads()} threads, {library.instruction_set()}")
+    for case in CASES:
+        compare(case, arguments.rounds, arguments.qml_samples)
+    for case in CASES[1:4]:
+        compare_devices(case, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Pulses: gates from the controls of a device, with exact gradients.
+
+device = Transmons([Transmon(frequency=5.0, anharmonicity=-0.3, levels=3)])
+grid = Grid(duration=16, dt=0.5)
+i, q = drive(0)
+pulse = Pulse([(CosineSeries(grid), i), (CosineSeries(grid), q)])
+propagator = Propagator(device, pulse.channels, pulse.grid)
+objective = GateObjective(propagator, pulse, cirq.unitary(cirq.X))
+result = optimize(objective, start)
+
+Transmons, Transmon, Coupling    superconducting qubits of 2 or 3 levels
+Atoms                            neutral atoms
+Channel, drive                   what a pulse acts on
+Grid                             samples in time
+PiecewiseConstant, Gaussian, Drag, FlatTop, CosineSeries, BSplineSeries    envelopes
+Pulse, GaussianFilter            envelopes on channels; bandwidth
+Propagator                       unitaries, or channels with T1 and T2
+GateObjective, GateResult        average gate fidelity and leakage over devices
+optimize                         L-BFGS-B, which needs the extra qfleet[pulses]
+"""
+
+from qfleet.pulses.atoms import Atoms
+from qfleet.pulses.channels import Channel, drive
+from qfleet.pulses.envelopes import Drag, Envelope, FlatTop, Gaussian
+from qfleet.pulses.grid import Grid
+from qfleet.pulses.objective import GateObjective, GateResult, optimize
+from qfleet.pulses.propagator import Propagator
+from qfleet.pulses.pulse import GaussianFilter, Pulse
+from qfleet.pulses.series import BSplineSeries, CosineSeries, PiecewiseConstant
+from qfleet.pulses.transmons import Coupling, Transmon, Transmons
+
+__all__ = [
+    "Atoms",
+    "BSplineSeries",
+    "Channel",
+    "CosineSeries",
+    "Coupling",
+    "Drag",
+    "Envelope",
+    "FlatTop",
+    "GateObjective",
+    "GateResult",
+    "Gaussian",
+    "GaussianFilter",
+    "Grid",
+    "PiecewiseConstant",
+    "Propagator",
+    "Pulse",
+    "Transmon",
+    "Transmons",
+    "drive",
+    "optimize",
+]
