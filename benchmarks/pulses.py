@@ -14,7 +14,8 @@ peers compute the same Hamiltonians:
                  is scaled by the number of samples.
 
 All take turns; a time is the median of the rounds, without the first call, which compiles. Values
-and gradients are compared first. The last line is the same gradient for 64 perturbed devices.
+and gradients are compared first. The last lines are the mean over 64 perturbed devices, with 200
+samples.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from qfleet.engine import library
 from qfleet.pulses import Channel, Coupling, Grid, Propagator, Transmon, Transmons, drive
 from qfleet.pulses.fidelity import GateFidelity
 
-SAMPLES, DT = 5_000, 0.02
+SAMPLES, FEW_SAMPLES, DT = 5_000, 200, 0.02
 ROUNDS, DEVICES = 5, 64
 Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -124,13 +125,18 @@ def jax_gradient(case: Case, device: Transmons | None = None) -> Gradient:
     matrices = jnp.asarray((device or case.device).hamiltonian(case.channels).matrices)
 
     def evaluate(amplitudes: jax.Array) -> jax.Array:
-        exponents = matrices[0] + 0.5 * jnp.einsum("tk,kij->tij", amplitudes, matrices[1:])
-        steps = jax.vmap(jax.scipy.linalg.expm)(-1j * DT * exponents)
-        start = jnp.eye(matrices.shape[-1], dtype=jnp.complex128)
-        total, _ = jax.lax.scan(lambda carry, step: (step @ carry, None), start, steps)
-        return infidelity(case, total)
+        return infidelity(case, propagated(amplitudes, matrices))
 
     return compiled(evaluate)
+
+
+def propagated(amplitudes: jax.Array, matrices: jax.Array) -> jax.Array:
+    """Return the product of exponentials; the drives' matrices follow the static one."""
+    exponents = matrices[0] + 0.5 * jnp.einsum("tk,kij->tij", amplitudes, matrices[1:])
+    steps = jax.vmap(jax.scipy.linalg.expm)(-1j * DT * exponents)
+    start = jnp.eye(matrices.shape[-1], dtype=jnp.complex128)
+    total, _ = jax.lax.scan(lambda carry, step: (step @ carry, None), start, steps)
+    return total
 
 
 def dynamiqs_gradient(case: Case, samples: int) -> Gradient | None:
@@ -140,7 +146,6 @@ def dynamiqs_gradient(case: Case, samples: int) -> Gradient | None:
     except ImportError:
         return None
     dq.set_precision("double")
-    dq.set_progress_meter(False)
     matrices = case.device.hamiltonian(case.channels).matrices
     times = np.arange(samples + 1) * DT
 
@@ -152,7 +157,8 @@ def dynamiqs_gradient(case: Case, samples: int) -> Gradient | None:
             total,
             np.array([0.0, times[-1]]),
             method=dq.method.Expm(),
-            options=dq.Options(save_propagators=False),
+            save_propagators=False,
+            progress_meter=False,
         )
         return infidelity(case, found.final_propagator.to_jax())
 
@@ -179,19 +185,17 @@ def pennylane_gradient(case: Case, samples: int) -> Gradient | None:
     return compiled(evaluate)
 
 
-def measured(calls: list[Callable[[], object]], rounds: int) -> tuple[list[float], list[float]]:
-    """Return the seconds of first calls, and the medians of later ones in turns."""
-    firsts, times = [], [[] for _ in calls]
+def measured(calls: list[Callable[[], object]], rounds: int) -> list[float]:
+    """Return the median seconds of calls in turns, after a first call of each."""
+    times: list[list[float]] = [[] for _ in calls]
     for call in calls:
-        start = time.perf_counter()
         call()
-        firsts.append(time.perf_counter() - start)
     for _ in range(rounds):
         for call, seconds in zip(calls, times, strict=True):
             start = time.perf_counter()
             call()
             seconds.append(time.perf_counter() - start)
-    return firsts, [statistics.median(seconds) for seconds in times]
+    return [statistics.median(seconds) for seconds in times]
 
 
 def compare(case: Case, rounds: int, qml_samples: int) -> None:
@@ -213,7 +217,7 @@ def compare(case: Case, rounds: int, qml_samples: int) -> None:
         check(own(case, qml_samples)(few), slow(few), 1e-3)
         calls.append(lambda: slow(few))
         names.append("qml.pulse")
-    _, times = measured(calls, rounds)
+    times = measured(calls, rounds)
     if slow is not None:
         times[-1] *= SAMPLES / qml_samples
     shown = [f"qfleet {times[0] * 1e3:.2f} ms"]
@@ -228,28 +232,42 @@ def check(found: tuple[float, np.ndarray], wanted: tuple[float, np.ndarray], ato
     np.testing.assert_allclose(found[1], wanted[1], atol=atol)
 
 
+def jax_devices(case: Case, devices: list[Transmons]) -> Gradient:
+    """Return the mean infidelity over devices in JAX, by jax.vmap."""
+    channels = case.channels
+    matrices = jnp.stack([jnp.asarray(one.hamiltonian(channels).matrices) for one in devices])
+
+    def evaluate(amplitudes: jax.Array) -> jax.Array:
+        unitaries = jax.vmap(lambda one: propagated(amplitudes, one))(matrices)
+        return jnp.mean(jax.vmap(lambda one: infidelity(case, one))(unitaries))
+
+    return compiled(evaluate)
+
+
 def compare_devices(case: Case, rounds: int) -> None:
     """Print the time of a batch of perturbed devices, and of loops over them."""
     shifts, factors = np.linspace(-0.002, 0.002, 8), np.linspace(0.98, 1.02, 8)
     devices = case.device.perturbed(frequency=shifts, drive_strength=factors)
     assert len(devices) == DEVICES
     random = np.random.default_rng(0)
-    amplitudes = random.uniform(-0.1, 0.1, (SAMPLES, len(case.channels)))
-    batch = own(case, SAMPLES, devices)
-    singles = [own(case, SAMPLES, one) for one in devices]
-    peer = jax_gradient(case, devices[0])
+    amplitudes = random.uniform(-0.1, 0.1, (FEW_SAMPLES, len(case.channels)))
+    batch, peer = own(case, FEW_SAMPLES, devices), jax_devices(case, devices)
+    singles = [own(case, FEW_SAMPLES, one) for one in devices]
+    single = jax_gradient(case, devices[0])
+    check(batch(amplitudes), peer(amplitudes), 1e-8)
     calls: list[Callable[[], object]] = [
         lambda: batch(amplitudes),
         lambda: [one(amplitudes) for one in singles],
         lambda: peer(amplitudes),
+        lambda: [single(amplitudes) for _ in devices],
     ]
-    _, (together, loop, single) = measured(calls, rounds)
-    print(
-        f"{case!s:14} {DEVICES} devices: {together * 1e3:.1f} ms, qfleet in a loop"
-        f" {loop * 1e3:.1f} ms ({loop / together:.1f}), JAX in a loop"
-        f" {single * DEVICES * 1e3:,.0f} ms ({single * DEVICES / together:,.0f})",
-        flush=True,
-    )
+    times = measured(calls, rounds)
+    names = ("qfleet in a loop", "JAX's vmap", "JAX in a loop")
+    others = [
+        f"{name} {seconds * 1e3:,.0f} ms ({seconds / times[0]:,.1f})"
+        for name, seconds in zip(names, times[1:], strict=True)
+    ]
+    print(f"{case!s:14} qfleet {times[0] * 1e3:.2f} ms, {', '.join(others)}", flush=True)
 
 
 def main() -> None:
@@ -262,7 +280,8 @@ def main() -> None:
     print(f"{SAMPLES:,} samples, {qfleet.num_threads()} threads, {library.instruction_set()}")
     for case in CASES:
         compare(case, arguments.rounds, arguments.qml_samples)
-    for case in CASES[1:4]:
+    print(f"{DEVICES} perturbed devices, {FEW_SAMPLES} samples")
+    for case in CASES[:4]:
         compare_devices(case, arguments.rounds)
 
 

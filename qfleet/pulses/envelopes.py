@@ -106,7 +106,7 @@ class Gaussian(Envelope):
         return self.grid.dt, max(self.grid.duration, 2 * self.grid.dt)
 
     def _sample(self, values: np.ndarray) -> np.ndarray:
-        return (values[0] * self._shape(values[1])[0])[:, np.newaxis]
+        return as_column(values[0] * self._shape(values[1])[0])
 
     def _jacobian(self, values: np.ndarray) -> np.ndarray:
         shape, by_sigma = self._shape(values[1])
@@ -201,7 +201,7 @@ class FlatTop(Envelope):
 
     def _sample(self, values: np.ndarray) -> np.ndarray:
         amplitude, (left, right) = values[0], self._edges(values)
-        return (amplitude / 2 * (_erf(left) - _erf(right)))[:, np.newaxis]
+        return as_column(amplitude / 2 * (_erf(left) - _erf(right)))
 
     def _jacobian(self, values: np.ndarray) -> np.ndarray:
         amplitude, rise = values[0], values[2]
@@ -218,6 +218,11 @@ class FlatTop(Envelope):
             raise ArgumentError(f"rise is {rise:g}: pass a time above 0 in ns")
         x = self.grid.times - self.grid.duration / 2
         return (x + width / 2) / rise, (x - width / 2) / rise
+
+
+def as_column(values: np.ndarray) -> np.ndarray:
+    """Return samples [N] as those of one channel, [N, 1]."""
+    return values[:, np.newaxis]
 
 
 def _erf(values: np.ndarray) -> np.ndarray:

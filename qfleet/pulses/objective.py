@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import flag, integer, number
 from qfleet.engine.arguments import checked_values
-from qfleet.errors import ArgumentError, LibraryError
+from qfleet.errors import ArgumentError
 from qfleet.pulses.fidelity import Fidelities, GateFidelity
 from qfleet.pulses.propagator import Propagator
 from qfleet.pulses.pulse import Pulse
@@ -149,18 +149,16 @@ def optimize(
         iterations: Most iterations.
         infidelity: Stop below this infidelity.
 
+    Returns:
+        The best pulse that was evaluated.
+
     Raises:
-        LibraryError: SciPy is missing: install the extra `qfleet[pulses]`.
+        ArgumentError: `values` has another shape, or a number is not finite.
     """
     integer(1)(iterations, "iterations")
     number(infidelity, "infidelity")
-    try:
-        from scipy.optimize import minimize
-    except ImportError:
-        raise LibraryError(
-            "optimize needs SciPy: pip install 'qfleet[pulses]', or use the gradient of the"
-            " objective in an optimizer of your own"
-        ) from None
+    from scipy.optimize import minimize  # takes half a second
+
     lows, highs = np.array(objective.bounds).T
     start = np.clip(objective.checked(values), lows, highs)
     best: tuple[float, np.ndarray] = (np.inf, start)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import integer
-from qfleet.pulses.envelopes import Bound, Envelope
+from qfleet.pulses.envelopes import Bound, Envelope, as_column
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Linear(Envelope):
         """The functions, [N, P]."""
 
     def _sample(self, values: np.ndarray) -> np.ndarray:
-        return (self.basis @ values)[:, np.newaxis]
+        return as_column(self.basis @ values)
 
     def _jacobian(self, values: np.ndarray) -> np.ndarray:
         return self.basis[:, np.newaxis]

@@ -9,12 +9,13 @@ import pytest
 
 import qfleet.circuits
 import qfleet.kernels
+import qfleet.pulses
 import qfleet.tensorflow.layers
 
 PACKAGES = (qfleet.circuits, qfleet.tensorflow.layers)
 MODULES = [
     info.name
-    for package in (*PACKAGES, qfleet.kernels)
+    for package in (*PACKAGES, qfleet.kernels, qfleet.pulses)
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
 ]
 
