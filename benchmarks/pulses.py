@@ -32,7 +32,7 @@ import pennylane as qml
 
 import qfleet
 from qfleet.engine import library
-from qfleet.pulses import Channel, Coupling, Grid, Propagator, Transmon, Transmons, drive
+from qfleet.pulses import ControlChannel, Coupling, Grid, Propagator, Transmon, Transmons, drive
 from qfleet.pulses.fidelity import GateFidelity
 
 SAMPLES, FEW_SAMPLES, DT = 5_000, 200, 0.02
@@ -41,7 +41,7 @@ Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Case:
+class PulseCase:
     """Qubits in a chain.
 
     Attributes:
@@ -64,7 +64,7 @@ class Case:
         )
 
     @property
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[ControlChannel, ...]:
         """I and Q of each qubit."""
         return tuple(one for at in range(self.qubits) for one in drive(at))
 
@@ -80,10 +80,10 @@ class Case:
         return f"{self.qubits} x {self.levels} levels"
 
 
-CASES = (Case(1, 2), Case(1, 3), Case(2, 2), Case(2, 3), Case(3, 2))
+CASES = (PulseCase(1, 2), PulseCase(1, 3), PulseCase(2, 2), PulseCase(2, 3), PulseCase(3, 2))
 
 
-def own(case: Case, samples: int, devices: object = None) -> Gradient:
+def own(case: PulseCase, samples: int, devices: object = None) -> Gradient:
     """Return qfleet's mean infidelity over devices and its gradient."""
     grid = Grid(samples * DT, DT)
     propagator = Propagator(devices or case.device, case.channels, grid)
@@ -100,7 +100,7 @@ def own(case: Case, samples: int, devices: object = None) -> Gradient:
     return evaluate
 
 
-def infidelity(case: Case, unitary: jax.Array) -> jax.Array:
+def infidelity(case: PulseCase, unitary: jax.Array) -> jax.Array:
     """Return the same infidelity in JAX."""
     places = GateFidelity(case.target, (case.levels,) * case.qubits)._places
     block = unitary[np.ix_(places, places)]
@@ -120,7 +120,7 @@ def compiled(function: Callable[[jax.Array], jax.Array]) -> Gradient:
     return evaluate
 
 
-def jax_gradient(case: Case, device: Transmons | None = None) -> Gradient:
+def jax_gradient(case: PulseCase, device: Transmons | None = None) -> Gradient:
     """Return the product of exponentials in JAX."""
     matrices = jnp.asarray((device or case.device).hamiltonian(case.channels).matrices)
 
@@ -139,7 +139,7 @@ def propagated(amplitudes: jax.Array, matrices: jax.Array) -> jax.Array:
     return total
 
 
-def dynamiqs_gradient(case: Case, samples: int) -> Gradient | None:
+def dynamiqs_gradient(case: PulseCase, samples: int) -> Gradient | None:
     """Return dynamiqs' propagator by exponentials; None if it is not installed."""
     try:
         dq = importlib.import_module("dynamiqs")
@@ -165,7 +165,7 @@ def dynamiqs_gradient(case: Case, samples: int) -> Gradient | None:
     return compiled(evaluate)
 
 
-def pennylane_gradient(case: Case, samples: int) -> Gradient | None:
+def pennylane_gradient(case: PulseCase, samples: int) -> Gradient | None:
     """Return qml.pulse's evolution; None for more than two levels."""
     if case.levels > 2:
         return None
@@ -198,7 +198,7 @@ def measured(calls: list[Callable[[], object]], rounds: int) -> list[float]:
     return [statistics.median(seconds) for seconds in times]
 
 
-def compare(case: Case, rounds: int, qml_samples: int) -> None:
+def compare(case: PulseCase, rounds: int, qml_samples: int) -> None:
     """Print a line of a case."""
     random = np.random.default_rng(0)
     amplitudes = random.uniform(-0.1, 0.1, (SAMPLES, len(case.channels)))
@@ -232,7 +232,7 @@ def check(found: tuple[float, np.ndarray], wanted: tuple[float, np.ndarray], ato
     np.testing.assert_allclose(found[1], wanted[1], atol=atol)
 
 
-def jax_devices(case: Case, devices: list[Transmons]) -> Gradient:
+def jax_devices(case: PulseCase, devices: list[Transmons]) -> Gradient:
     """Return the mean infidelity over devices in JAX, by jax.vmap."""
     channels = case.channels
     matrices = jnp.stack([jnp.asarray(one.hamiltonian(channels).matrices) for one in devices])
@@ -244,7 +244,7 @@ def jax_devices(case: Case, devices: list[Transmons]) -> Gradient:
     return compiled(evaluate)
 
 
-def compare_devices(case: Case, rounds: int) -> None:
+def compare_devices(case: PulseCase, rounds: int) -> None:
     """Print the time of a batch of perturbed devices, and of loops over them."""
     shifts, factors = np.linspace(-0.002, 0.002, 8), np.linspace(0.98, 1.02, 8)
     devices = case.device.perturbed(frequency=shifts, drive_strength=factors)

@@ -16,7 +16,7 @@ import numpy as np
 
 from qfleet.pulses import (
     BSplineSeries,
-    Channel,
+    ControlChannel,
     Coupling,
     GateObjective,
     GateResult,
@@ -47,7 +47,10 @@ def rotation(target: cirq.Gate) -> GateObjective:
 def controlled_z() -> GateObjective:
     """Return the infidelity of CZ: B-splines on the second qubit's flux and on a coupler, 40 ns."""
     grid = Grid(duration=40, dt=1)
-    flux, coupler = Channel("detuning", (1,), bound=2.5), Channel("coupler", (0, 1), bound=0.2)
+    flux, coupler = (
+        ControlChannel("detuning", (1,), bound=2.5),
+        ControlChannel("coupler", (0, 1), bound=0.2),
+    )
     pulse = Pulse([(BSplineSeries(grid), flux), (BSplineSeries(grid), coupler)])
     propagator = Propagator(PAIR, pulse.channels, grid, order=4)
     propagator = propagator.within(1e-6, np.zeros((grid.samples, 2)))

@@ -22,6 +22,7 @@ Subpackages:
     native       the C++ engine
     engine       the NumPy interface, memory limits and CPUs
     kernels      quantum kernels, also for scikit-learn
+    pulses       gates from the controls of transmons and neutral atoms
     distributed  states that are sharded over processes: global qubits, stages
     tensorflow   simulators as TensorFlow functions, and Keras layers
     torch        PyTorch: modules and differentiable functions

@@ -30,6 +30,7 @@ MODULES = (
     "qfleet.kernels.estimators",
     "qfleet.pennylane",
     "qfleet.problems",
+    "qfleet.pulses",
     "qfleet.service",
     "qfleet.tensorflow.layers",
     "qfleet.torch",

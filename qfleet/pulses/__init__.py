@@ -1,38 +1,42 @@
 """Pulses: gates from the controls of a device, with exact gradients.
 
-device = Transmons([Transmon(frequency=5.0, anharmonicity=-0.3, levels=3)])
-grid = Grid(duration=16, dt=0.5)
-i, q = drive(0)
-pulse = Pulse([(CosineSeries(grid), i), (CosineSeries(grid), q)])
-propagator = Propagator(device, pulse.channels, pulse.grid)
-objective = GateObjective(propagator, pulse, cirq.unitary(cirq.X))
-result = optimize(objective, start)
+    device = Transmons([Transmon(frequency=5.0, anharmonicity=-0.3, levels=3)])
+    grid = Grid(duration=16, dt=0.5)
+    i, q = drive(0, bound=0.6)
+    pulse = Pulse([(BSplineSeries(grid, 6), i), (BSplineSeries(grid, 6), q)])
+    propagator = Propagator(device, pulse.channels, pulse.grid)
+    objective = GateObjective(propagator, pulse, cirq.unitary(cirq.X))
+    result = optimize(objective, start)
 
-Transmons, Transmon, Coupling    superconducting qubits of 2 or 3 levels
-Atoms                            neutral atoms
-Channel, drive                   what a pulse acts on
-Grid                             samples in time
-PiecewiseConstant, Gaussian, Drag, FlatTop, CosineSeries, BSplineSeries    envelopes
-Pulse, GaussianFilter            envelopes on channels; bandwidth
-Propagator                       unitaries, or channels with T1 and T2
-GateObjective, GateResult        average gate fidelity and leakage over devices
-optimize                         L-BFGS-B, which needs the extra qfleet[pulses]
+Public names:
+    Transmons, Transmon, Coupling    superconducting qubits of 2 or 3 levels
+    Atoms                            neutral atoms
+    ControlChannel, drive                   what a pulse acts on
+    Grid                             samples in time
+    PiecewiseConstant, Gaussian, Drag, FlatTop, CosineSeries, BSplineSeries
+                                     envelopes
+    Pulse, GaussianFilter            envelopes on channels; bandwidth
+    Propagator                       unitaries, or channels with T1 and T2
+    GateObjective, GateResult        average gate fidelity and leakage over devices
+    optimize                         a pulse of low infidelity, by L-BFGS-B
+    PulseGate                        a pulse as a gate of a circuit
 """
 
 from qfleet.pulses.atoms import Atoms
-from qfleet.pulses.channels import Channel, drive
+from qfleet.pulses.channels import ControlChannel, drive
 from qfleet.pulses.envelopes import Drag, Envelope, FlatTop, Gaussian
 from qfleet.pulses.grid import Grid
 from qfleet.pulses.objective import GateObjective, GateResult, optimize
 from qfleet.pulses.propagator import Propagator
 from qfleet.pulses.pulse import GaussianFilter, Pulse
+from qfleet.pulses.pulse_gate import PulseGate
 from qfleet.pulses.series import BSplineSeries, CosineSeries, PiecewiseConstant
 from qfleet.pulses.transmons import Coupling, Transmon, Transmons
 
 __all__ = [
     "Atoms",
     "BSplineSeries",
-    "Channel",
+    "ControlChannel",
     "CosineSeries",
     "Coupling",
     "Drag",
@@ -46,6 +50,7 @@ __all__ = [
     "PiecewiseConstant",
     "Propagator",
     "Pulse",
+    "PulseGate",
     "Transmon",
     "Transmons",
     "drive",

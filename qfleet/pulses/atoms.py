@@ -9,8 +9,8 @@ import numpy as np
 
 from qfleet.argument_checks import items, number
 from qfleet.errors import ArgumentError
-from qfleet.pulses.channels import Channel, require_qubits
-from qfleet.pulses.hamiltonian import Hamiltonian, HamiltonianParts
+from qfleet.pulses.channels import ControlChannel, require_qubits
+from qfleet.pulses.hamiltonian import ControlHamiltonian, HamiltonianParts
 
 CHANNELS = ("in_phase", "quadrature", "detuning")
 RUBIDIUM_70S = 862.69
@@ -25,7 +25,7 @@ class Atoms:
 
         H = sum_i (Omega_I X_i + Omega_Q Y_i) / 2 - Delta_i n_i + sum_(i<j) C6 / r_ij^6 n_i n_j
 
-    (Henriet et al. 2020, arXiv:2006.12326, equation 2). The amplitudes of the channels are Omega_I,
+    (Henriet et al. 2020, arXiv:2006.12326). The amplitudes of the channels are Omega_I,
     Omega_Q and Delta. A channel of several qubits is a laser on all of them.
 
     Args:
@@ -60,7 +60,7 @@ class Atoms:
         """Levels of each atom: 2."""
         return (2,) * len(self.positions)
 
-    def hamiltonian(self, channels: Sequence[Channel]) -> Hamiltonian:
+    def hamiltonian(self, channels: Sequence[ControlChannel]) -> ControlHamiltonian:
         """Return the Hamiltonian in the rotating frame, in rad/ns.
 
         Args:

@@ -13,7 +13,7 @@ _QUBITS = items(integer(0), "a sequence of numbers of qubits")
 
 
 @dataclass(frozen=True)
-class Channel:
+class ControlChannel:
     """A control of one qubit, of several in the same way, or of a coupling.
 
     With the amplitude u(t) in rad/ns and a qubit's lowering operator a, the rotating frame has
@@ -45,17 +45,17 @@ class Channel:
             raise ArgumentError(f"bound is {self.bound}: pass an amplitude above 0 in rad/ns")
 
 
-def drive(*qubits: int, bound: float = 1.0) -> tuple[Channel, Channel]:
+def drive(*qubits: int, bound: float = 1.0) -> tuple[ControlChannel, ControlChannel]:
     """Return the channels I and Q of a qubit, or of several that one drive acts on.
 
     Args:
         qubits: Numbers of the qubits.
         bound: Largest amplitude of each in rad/ns.
     """
-    return Channel("in_phase", qubits, bound), Channel("quadrature", qubits, bound)
+    return ControlChannel("in_phase", qubits, bound), ControlChannel("quadrature", qubits, bound)
 
 
-def require_qubits(channels: Sequence[Channel], count: int, kinds: Sequence[str]) -> None:
+def require_qubits(channels: Sequence[ControlChannel], count: int, kinds: Sequence[str]) -> None:
     """Check that a device has the qubits and the kinds of channels.
 
     Args:
@@ -67,8 +67,8 @@ def require_qubits(channels: Sequence[Channel], count: int, kinds: Sequence[str]
         ArgumentError: It has not.
     """
     for at, channel in enumerate(channels):
-        if not isinstance(channel, Channel):
-            raise ArgumentError(f"channels[{at}] is {channel!r}: pass a Channel")
+        if not isinstance(channel, ControlChannel):
+            raise ArgumentError(f"channels[{at}] is {channel!r}: pass a ControlChannel")
         if channel.kind not in kinds:
             raise ArgumentError(
                 f"channels[{at}] is a {channel.kind}: this device has {', '.join(kinds)}"

@@ -132,7 +132,7 @@ class Drag(Gaussian):
         Q(t) = -beta dI/dt / (2 pi anharmonicity)
 
     The numbers are `amplitude` in rad/ns, `sigma` in ns and `beta`, near 1 without a unit (Motzoi
-    et al. 2009, arXiv:0901.0534, equation 11; beta = 1/2 leaves fewer phase errors).
+    et al. 2009, arXiv:0901.0534).
 
     Args:
         grid: The samples.

@@ -14,7 +14,7 @@ from qfleet.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Fidelities:
-    """How well propagators are a gate.
+    """Fidelities and leakage of propagators as a gate.
 
     Attributes:
         fidelity: [B] average gate fidelities over the computational subspace.
@@ -45,7 +45,7 @@ class GateFidelity:
         levels: Levels of each of the n qubits.
 
     Raises:
-        ArgumentError: `target` is no unitary matrix of this size.
+        ArgumentError: `target` is not a unitary matrix of this size.
     """
 
     def __init__(self, target: ArrayLike, levels: Sequence[int]) -> None:
@@ -61,6 +61,14 @@ class GateFidelity:
         states = list(product(range(2), repeat=len(self.levels)))
         self._bits = np.array(states)  # [d, n]
         self._places = self._bits @ np.array(weights)  # of computational states
+
+    def block(self, unitary: np.ndarray) -> np.ndarray:
+        """Return the part of a unitary matrix between the levels 0 and 1, [d, d].
+
+        Args:
+            unitary: [D, D].
+        """
+        return unitary[np.ix_(self._places, self._places)]
 
     def of_unitaries(self, unitaries: np.ndarray, virtual_z: np.ndarray) -> Fidelities:
         """Compute the fidelities of unitary matrices.

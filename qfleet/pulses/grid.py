@@ -20,7 +20,7 @@ class Grid:
         dt: Sampling time in ns, such as 0.5.
 
     Raises:
-        ArgumentError: The duration is no multiple of `dt`, or a number is not positive.
+        ArgumentError: The duration is not a multiple of `dt`, or a number is not positive.
     """
 
     duration: float
@@ -38,7 +38,7 @@ class Grid:
             )
         if abs(ratio - round(ratio)) > _ROUNDING * ratio:
             raise ArgumentError(
-                f"duration is {self.duration:g} ns, which is no multiple of dt, {self.dt:g} ns:"
+                f"duration is {self.duration:g} ns, which is not a multiple of dt, {self.dt:g} ns:"
                 f" pass {round(ratio) * self.dt:g} ns"
             )
 

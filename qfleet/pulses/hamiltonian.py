@@ -8,14 +8,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from qfleet.errors import ArgumentError
-from qfleet.pulses.channels import Channel
+from qfleet.pulses.channels import ControlChannel
 
 MAX_DIMENSION = 27
 """Largest dimension of a block: 3 qubits of 3 levels."""
 
 
 @runtime_checkable
-class Device(Protocol):
+class ControlledDevice(Protocol):
     """A controlled system: `Transmons` or `Atoms`.
 
     Attributes:
@@ -25,7 +25,7 @@ class Device(Protocol):
     @property
     def levels(self) -> tuple[int, ...]: ...
 
-    def hamiltonian(self, channels: Sequence[Channel]) -> "Hamiltonian":
+    def hamiltonian(self, channels: Sequence[ControlChannel]) -> "ControlHamiltonian":
         """Return the Hamiltonian in the rotating frame, for controls on these channels."""
         ...
 
@@ -61,7 +61,7 @@ class Modulation:
 
 
 @dataclass(frozen=True)
-class Hamiltonian:
+class ControlHamiltonian:
     """H(t) = sum_k c_k(t) O_k in rad/ns, in the basis of `levels`, the first qubit leftmost.
 
     Attributes:
@@ -161,10 +161,12 @@ class HamiltonianParts:
         at = list(self._matrices).index(name) + 1
         self._modulations.append(Modulation(at, channel, frequency, phase, weight))
 
-    def build(self) -> Hamiltonian:
+    def build(self) -> ControlHamiltonian:
         """Return the Hamiltonian."""
         matrices = np.stack([self.static, *self._matrices.values()])
-        return Hamiltonian(matrices, (Modulation(0, None), *self._modulations), self.channels)
+        return ControlHamiltonian(
+            matrices, (Modulation(0, None), *self._modulations), self.channels
+        )
 
 
 def lowering(levels: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from qfleet.pulses.grid import Grid
-from qfleet.pulses.hamiltonian import Hamiltonian
+from qfleet.pulses.hamiltonian import ControlHamiltonian
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,8 @@ class MagnusSteps:
     """Steps of equal length, with exponents sum_k c_k G_k.
 
     Order 2 takes H in the middle of a step. Order 4 takes it at the two Gauss-Legendre nodes, and
-    the exponent is h/2 (A1 + A2) - sqrt(3)/12 h^2 [A1, A2] (Blanes et al. 2009, arXiv:0810.5488,
-    equations 253 and 254). Commutators of the matrices are further matrices.
+    the exponent is h/2 (A1 + A2) - sqrt(3)/12 h^2 [A1, A2] (Blanes et al. 2009, arXiv:0810.5488).
+    Commutators of the matrices are further matrices.
 
     Attributes:
         hamiltonian: The matrices' coefficients.
@@ -25,7 +25,7 @@ class MagnusSteps:
         steps_per_sample: Steps of each sample.
     """
 
-    hamiltonian: Hamiltonian
+    hamiltonian: ControlHamiltonian
     grid: Grid
     order: int
     steps_per_sample: int

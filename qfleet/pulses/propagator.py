@@ -12,9 +12,9 @@ from qfleet.argument_checks import flag, integer
 from qfleet.engine.arguments import checked_array, checked_values
 from qfleet.errors import ArgumentError
 from qfleet.pulses import native
-from qfleet.pulses.channels import Channel
+from qfleet.pulses.channels import ControlChannel
 from qfleet.pulses.grid import Grid
-from qfleet.pulses.hamiltonian import Device, Hamiltonian
+from qfleet.pulses.hamiltonian import ControlHamiltonian, ControlledDevice
 from qfleet.pulses.lindblad import dissipator, superoperator
 from qfleet.pulses.magnus import MagnusSteps
 
@@ -26,9 +26,9 @@ MAX_STEPS_PER_SAMPLE = 4096
 class Propagator:
     """The propagator of one device, or of several that are controlled by the same pulse.
 
-    A step is the exponential of a Magnus expansion (Blanes et al. 2009, arXiv:0810.5488, equations
-    253 and 254). In the rotating wave and with equal frames, the Hamiltonian of a sample is
-    constant, and one step per sample is exact. Otherwise `error` estimates the error.
+    A step is the exponential of a Magnus expansion (Blanes et al. 2009, arXiv:0810.5488). In the
+    rotating wave and with equal frames, the Hamiltonian of a sample is constant, and one step per
+    sample is exact. Otherwise `error` estimates the error.
 
     Args:
         devices: A device, or several, such as those of `Transmons.perturbed`.
@@ -43,8 +43,8 @@ class Propagator:
         ArgumentError: The devices have different levels or frames, or one has no such channel.
     """
 
-    devices: Device | Sequence[Device]
-    channels: tuple[Channel, ...]
+    devices: ControlledDevice | Sequence[ControlledDevice]
+    channels: tuple[ControlChannel, ...]
     grid: Grid
     order: Literal[2, 4] = 2
     steps_per_sample: int = 1
@@ -52,9 +52,9 @@ class Propagator:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "channels", tuple(self.channels))
-        if not isinstance(self.devices, Device):
+        if not isinstance(self.devices, ControlledDevice):
             object.__setattr__(self, "devices", tuple(self.devices))
-        if not self._devices or not all(isinstance(one, Device) for one in self._devices):
+        if not self._devices or not all(isinstance(one, ControlledDevice) for one in self._devices):
             raise ArgumentError("devices must be a device, such as Transmons, or several")
         if not self.channels:
             raise ArgumentError("channels is empty: pass at least one, such as drive(0)")
@@ -167,11 +167,13 @@ class Propagator:
         return found
 
     @cached_property
-    def _devices(self) -> tuple[Device, ...]:
-        return (self.devices,) if isinstance(self.devices, Device) else tuple(self.devices)
+    def _devices(self) -> tuple[ControlledDevice, ...]:
+        return (
+            (self.devices,) if isinstance(self.devices, ControlledDevice) else tuple(self.devices)
+        )
 
     @cached_property
-    def _hamiltonians(self) -> list[Hamiltonian]:
+    def _hamiltonians(self) -> list[ControlHamiltonian]:
         return [one.hamiltonian(self.channels) for one in self._devices]
 
     @cached_property

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from qfleet.argument_checks import number
 from qfleet.engine.arguments import checked_values
 from qfleet.errors import ArgumentError
-from qfleet.pulses.channels import Channel
+from qfleet.pulses.channels import ControlChannel
 from qfleet.pulses.envelopes import Bound, Envelope
 from qfleet.pulses.grid import Grid
 
@@ -61,17 +61,17 @@ class Pulse:
         ArgumentError: The envelopes have different samples, or another number of channels.
     """
 
-    parts: Sequence[tuple[Envelope, Channel | Sequence[Channel]]]
+    parts: Sequence[tuple[Envelope, ControlChannel | Sequence[ControlChannel]]]
     filter: GaussianFilter | None = None
     grid: Grid = field(init=False)
-    channels: tuple[Channel, ...] = field(init=False)
-    _listed: tuple[tuple[Envelope, tuple[Channel, ...]], ...] = field(init=False, repr=False)
+    channels: tuple[ControlChannel, ...] = field(init=False)
+    _listed: tuple[tuple[Envelope, tuple[ControlChannel, ...]], ...] = field(init=False, repr=False)
     _matrix: np.ndarray | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts: list[tuple[Envelope, tuple[Channel, ...]]] = []
+        parts: list[tuple[Envelope, tuple[ControlChannel, ...]]] = []
         for at, (envelope, channels) in enumerate(self.parts):
-            listed = (channels,) if isinstance(channels, Channel) else tuple(channels)
+            listed = (channels,) if isinstance(channels, ControlChannel) else tuple(channels)
             if len(listed) != envelope.width:
                 raise ArgumentError(
                     f"parts[{at}] has {len(listed)} channels: a {type(envelope).__name__} has"
@@ -143,7 +143,7 @@ class Pulse:
     def _filtered(self, values: np.ndarray) -> np.ndarray:
         return values if self._matrix is None else self._matrix @ values
 
-    def _columns(self, channels: Sequence[Channel]) -> np.ndarray:
+    def _columns(self, channels: Sequence[ControlChannel]) -> np.ndarray:
         return np.array([self.channels.index(one) for one in channels])
 
     def _split(self, parameters: ArrayLike) -> list[np.ndarray]:

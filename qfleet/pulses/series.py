@@ -53,7 +53,7 @@ class _Linear(Envelope):
 class CosineSeries(_Linear):
     """u(t) = sum_n c_n (1 - cos(2 pi n t / T)) / 2, with c_n in rad/ns: 0 at both ends.
 
-    The series of Martinis and Geller 2014 (arXiv:1402.5467, equation 22).
+    The series of Martinis and Geller 2014 (arXiv:1402.5467).
 
     Args:
         grid: The samples; T is their duration.
@@ -84,8 +84,8 @@ class CosineSeries(_Linear):
 class BSplineSeries(_Linear):
     """u(t) = sum_n c_n B_n(t) of cubic B-splines, with c_n in rad/ns: 0 at both ends.
 
-    The knots are uniform, and no amplitude exceeds the largest c_n (de Boor 1978; for pulses,
-    Guenther et al. 2021, arXiv:2106.09148, with quadratic splines).
+    The knots are uniform, and no amplitude exceeds the largest c_n (de Boor, A Practical Guide to
+    Splines, 1978).
 
     Args:
         grid: The samples.

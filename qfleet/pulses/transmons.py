@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from qfleet.argument_checks import flag, instance, integer, items, number, optional
 from qfleet.engine.arguments import checked_values
 from qfleet.errors import ArgumentError
-from qfleet.pulses.channels import Channel, require_qubits
-from qfleet.pulses.hamiltonian import Hamiltonian, HamiltonianParts, embedded, lowering
+from qfleet.pulses.channels import ControlChannel, require_qubits
+from qfleet.pulses.hamiltonian import ControlHamiltonian, HamiltonianParts, embedded, lowering
 
 CHANNELS = ("in_phase", "quadrature", "detuning", "coupler")
 TURN = 2 * math.pi
@@ -109,7 +109,7 @@ class Transmons:
     """Coupled transmons, in the frame that rotates at each qubit's drive frequency.
 
     The Hamiltonian is that of Duffing oscillators with exchange couplings (Krantz et al. 2019,
-    arXiv:1904.06560, equations 29, 35 and 83). At time 0 all frames agree with the laboratory's.
+    arXiv:1904.06560). At time 0 all frames agree with the laboratory's.
 
     Args:
         qubits: The transmons; at most 3 of 3 levels are one block.
@@ -184,7 +184,7 @@ class Transmons:
             for shift, factor in product(shifts.tolist(), factors.tolist())
         ]
 
-    def hamiltonian(self, channels: Sequence[Channel]) -> Hamiltonian:
+    def hamiltonian(self, channels: Sequence[ControlChannel]) -> ControlHamiltonian:
         """Return the Hamiltonian in the rotating frame, in rad/ns.
 
         Args:

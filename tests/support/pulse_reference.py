@@ -6,7 +6,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm, expm_frechet
 
-from qfleet.pulses import Channel, Grid, Transmons
+from qfleet.pulses import ControlChannel, Grid, Transmons
 
 TURN = 2 * math.pi
 
@@ -51,7 +51,7 @@ def exponents(matrices: np.ndarray, coefficients: np.ndarray, example: int) -> n
 
 
 def integrated(
-    device: Transmons, channels: tuple[Channel, ...], grid: Grid, amplitudes: np.ndarray
+    device: Transmons, channels: tuple[ControlChannel, ...], grid: Grid, amplitudes: np.ndarray
 ) -> np.ndarray:
     """Return the propagator [D, D] of transmons in the rotating frame, by DOP853.
 

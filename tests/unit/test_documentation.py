@@ -21,6 +21,7 @@ NOT_RUN = ("qf.train(", "qf.load(")
         "kernels.md",
         "numpy.md",
         "mitigation.md",
+        "pulses.md",
     ],
 )
 def test_documentation_python_blocks_run(page: str) -> None:

@@ -61,6 +61,19 @@ def test_example_agrees_with_cirq(arguments: tuple[str, ...], compared: int) -> 
     assert run.stdout.count("difference ") == compared
 
 
+def test_pulse_example_finds_its_gates() -> None:
+    run = subprocess.run(
+        [sys.executable, "examples/pulse_gates.py"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=seconds(120),
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("with T1 and T2 0.99") == 3
+
+
 def test_every_public_name_exists_and_is_listed() -> None:
     for name in qfleet.__all__:
         assert getattr(qfleet, name) is not None

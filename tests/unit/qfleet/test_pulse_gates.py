@@ -1,20 +1,25 @@
 """Fidelities of pulses as gates, their gradients, and pulses that are found for gates."""
 
+import pickle
 from dataclasses import replace
 
 import cirq
 import numpy as np
 import pytest
+import sympy
 
+import qfleet
+from qfleet.circuits.circuit_json import from_json, to_json
 from qfleet.errors import ArgumentError
 from qfleet.pulses import (
     BSplineSeries,
-    Channel,
+    ControlChannel,
     Coupling,
     GateObjective,
     Grid,
     Propagator,
     Pulse,
+    PulseGate,
     Transmon,
     Transmons,
     drive,
@@ -128,8 +133,8 @@ def test_optimize_over_devices_is_more_robust() -> None:
 
 def test_optimize_finds_cz_with_a_tunable_coupler() -> None:
     grid = Grid(40, 1)
-    flux = Channel("detuning", (1,), bound=2.5)
-    coupler = Channel("coupler", (0, 1), bound=0.2)
+    flux = ControlChannel("detuning", (1,), bound=2.5)
+    coupler = ControlChannel("coupler", (0, 1), bound=0.2)
     pulse = Pulse([(BSplineSeries(grid, 8), flux), (BSplineSeries(grid, 8), coupler)])
     propagator = Propagator(PAIR, pulse.channels, grid, order=4).within(1e-5, np.zeros((40, 2)))
     objective = GateObjective(propagator, pulse, cirq.unitary(cirq.CZ))
@@ -140,6 +145,52 @@ def test_optimize_finds_cz_with_a_tunable_coupler() -> None:
         if results[-1].fidelity[0] > 0.999:
             break
     assert max(one.fidelity[0] for one in results) > 0.999
+
+
+def test_pulse_gate_in_a_circuit_is_compiled_and_saved() -> None:
+    objective = one_qubit(cirq.unitary(cirq.X**0.5), duration=12)
+    result = optimize(objective, start_of(objective))
+    gate = PulseGate.from_objective(objective, result.values)
+    wanted = cirq.unitary(cirq.X**0.5)
+    assert cirq.allclose_up_to_global_phase(cirq.unitary(gate), wanted, atol=1e-3)
+    assert gate.leakage == pytest.approx(result.leakage[0], abs=1e-12)
+    assert gate.duration == cirq.Duration(nanos=12)
+    a, b = cirq.LineQubit.range(2)
+    circuit = cirq.Circuit(cirq.ry(sympy.Symbol("x")).on(a), gate.on(a), cirq.CZ(a, b), gate.on(b))
+    assert "Pulse(12 ns)" in str(circuit)
+    observables = [cirq.PauliSum.wrap(one) for one in (cirq.Z(a), cirq.X(b))]
+    compiled = qfleet.compile(circuit, ["x"], observables=observables, dtype="complex128")
+    simulator = cirq.Simulator(dtype=np.complex128)
+    values = simulator.simulate_expectation_values(circuit, observables, {"x": 0.7})
+    np.testing.assert_allclose(compiled.expectation([[0.7]])[0], np.real(values), atol=1e-10)
+    both = [
+        cirq.resolve_parameters(one, {"x": 0.7}) for one in (from_json(to_json(circuit)), circuit)
+    ]
+    cirq.testing.assert_allclose_up_to_global_phase(*map(cirq.unitary, both), atol=1e-7)
+    assert pickle.loads(pickle.dumps(gate)) == gate
+
+
+def test_pulse_gate_refuses_decay_several_devices_and_angles() -> None:
+    objective = one_qubit(cirq.unitary(cirq.X), duration=8, decay=True)
+    with pytest.raises(ArgumentError, match="decay"):
+        PulseGate(objective.propagator, np.zeros((16, 2)))
+    several = one_qubit(cirq.unitary(cirq.X), duration=8, frequency=[0.0, 0.1])
+    with pytest.raises(ArgumentError, match="one device"):
+        PulseGate(several.propagator, np.zeros((16, 2)))
+    alone = one_qubit(cirq.unitary(cirq.X), duration=8)
+    with pytest.raises(ArgumentError, match="virtual_z"):
+        PulseGate(alone.propagator, np.zeros((16, 2)), [0.0, 0.0])
+
+
+def test_pulse_gate_refuses_a_pulse_that_leaks() -> None:
+    device = Transmons((replace(TRANSMON, drive_frequency=4.85),))  # half of two photons
+    duration = 20
+    propagator = Propagator(device, drive(0, bound=2), Grid(duration, 1))
+    amplitudes = [np.tile([strength, 0], (duration, 1)) for strength in np.linspace(0.2, 1.5, 40)]
+    leakage = [1 - (np.abs(propagator(one)[:2, :2]) ** 2).sum() / 2 for one in amplitudes]
+    assert max(leakage) > 0.1
+    with pytest.raises(ArgumentError, match="leaks"):
+        PulseGate(propagator, amplitudes[int(np.argmax(leakage))])
 
 
 def test_objective_refuses_another_pulse_and_no_unitary() -> None:

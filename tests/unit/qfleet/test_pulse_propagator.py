@@ -11,7 +11,7 @@ import qfleet
 from qfleet.errors import ArgumentError
 from qfleet.pulses import (
     Atoms,
-    Channel,
+    ControlChannel,
     Coupling,
     Grid,
     Propagator,
@@ -42,13 +42,13 @@ def transmons(name: str, *, rotating_wave: bool = True) -> Transmons:
     return Transmons(qubits, couplings, rotating_wave)
 
 
-def channels_of(device: Transmons) -> tuple[Channel, ...]:
+def channels_of(device: Transmons) -> tuple[ControlChannel, ...]:
     """Return I and Q of each qubit, a detuning of the last one, and a coupler of the first two."""
     count = len(device.qubits)
     found = [one for at in range(count) for one in drive(at)]
-    found.append(Channel("detuning", (count - 1,)))
+    found.append(ControlChannel("detuning", (count - 1,)))
     if count > 1:
-        found.append(Channel("coupler", (1, 0)))
+        found.append(ControlChannel("coupler", (1, 0)))
     return tuple(found)
 
 
@@ -281,15 +281,15 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     ("order", lambda: Propagator(Transmons((QUBIT,)), drive(0), Grid(1, 1), order=3)),  # type: ignore[arg-type]
     ("um apart", lambda: Atoms(((0, 0), (1e-6, 0)))),
     ("c6", lambda: Atoms(((0, 0),), c6=5e9)),
-    ("bound", lambda: Channel("in_phase", (0,), bound=0)),
-    ("pass two", lambda: Channel("coupler", (0,))),
-    ("kind", lambda: Channel("flux", (0,))),  # type: ignore[arg-type]
+    ("bound", lambda: ControlChannel("in_phase", (0,), bound=0)),
+    ("pass two", lambda: ControlChannel("coupler", (0,))),
+    ("kind", lambda: ControlChannel("flux", (0,))),  # type: ignore[arg-type]
     (
         "other levels",
         lambda: Propagator([Transmons((QUBIT,)), Transmons((QUTRIT,))], drive(0), Grid(1, 1)),
     ),
 ]
-COUPLER = Channel("coupler", (0, 1))
+COUPLER = ControlChannel("coupler", (0, 1))
 
 
 @pytest.mark.parametrize(("words", "make"), WRONG, ids=[words for words, _ in WRONG])
