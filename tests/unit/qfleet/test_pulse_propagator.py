@@ -11,10 +11,14 @@ import qfleet
 from qfleet.errors import ArgumentError
 from qfleet.pulses import (
     Atoms,
+    BSplineSeries,
     ControlChannel,
     Coupling,
+    Drag,
+    FlatTop,
     Grid,
     Propagator,
+    Pulse,
     Transmon,
     Transmons,
     drive,
@@ -131,6 +135,35 @@ def test_unitary_agrees_with_integration(name: str, rotating_wave: bool) -> None
     amplitudes = draw_amplitudes(propagator)
     propagator = propagator.within(1e-8, amplitudes)
     wanted = pulse_reference.integrated(device, propagator.channels, grid, amplitudes)
+    np.testing.assert_allclose(propagator(amplitudes), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_device_and_pulse_agree_with_integration(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    count = 1 + seed % 2
+    qubits = tuple(
+        Transmon(
+            frequency=random.uniform(0.7, 1.5),
+            anharmonicity=random.uniform(-0.4, -0.1),
+            levels=int(random.integers(2, 4)),
+            drive_frequency=random.choice([None, random.uniform(0.7, 1.5)]),
+            drive_strength=random.uniform(0.9, 1.1),
+        )
+        for _ in range(count)
+    )
+    couplings = [Coupling(0, 1, *random.uniform(-0.05, 0.05, 2))] if count > 1 else []
+    device = Transmons(qubits, tuple(couplings), rotating_wave=bool(seed % 3))
+    dt = random.choice([0.25, 0.4])
+    grid = Grid(int(random.integers(4, 12)) * dt, dt)
+    parts = [(Drag(grid), drive(0)), (BSplineSeries(grid, 3), drive(count - 1)[0])]
+    pulse = Pulse([*parts, (FlatTop(grid), ControlChannel("detuning", (count - 1,)))])
+    values = random.uniform(*np.array(pulse.bounds).T * 0.3)
+    values[1] = grid.duration / 4  # sigma, so that Q is below its bound
+    values[[len(values) - 2, len(values) - 1]] = grid.duration / 3, grid.dt
+    amplitudes = pulse.sample(values)
+    propagator = Propagator(device, pulse.channels, grid, order=4).within(1e-8, amplitudes)
+    wanted = pulse_reference.integrated(device, pulse.channels, grid, amplitudes)
     np.testing.assert_allclose(propagator(amplitudes), wanted, atol=1e-6)
 
 
