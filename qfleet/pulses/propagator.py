@@ -20,6 +20,7 @@ from qfleet.pulses.magnus import MagnusSteps
 
 Pullback = Callable[[np.ndarray], np.ndarray]
 MAX_STEPS_PER_SAMPLE = 4096
+MAX_DECAY_LEVELS = 16
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Propagator:
             raise ArgumentError(f"order is {self.order!r}: pass 2 or 4")
         integer(1, MAX_STEPS_PER_SAMPLE)(self.steps_per_sample, "steps_per_sample")
         flag(self.decay, "decay")
+        if self.decay and np.prod(self.levels) > MAX_DECAY_LEVELS:
+            raise ArgumentError(
+                f"the qubits have {np.prod(self.levels)} levels together: with decay, use at most"
+                f" {MAX_DECAY_LEVELS}, such as 2 qubits of 3 levels"
+            )
         first = self._hamiltonians[0]
         for at, (device, one) in enumerate(zip(self._devices, self._hamiltonians, strict=True)):
             if device.levels != self.levels or one.modulations != first.modulations:

@@ -14,6 +14,8 @@ from qfleet.pulses.channels import ControlChannel
 from qfleet.pulses.envelopes import Bound, Envelope
 from qfleet.pulses.grid import Grid
 
+MAX_FILTERED = 10_000  # samples
+
 
 @dataclass(frozen=True)
 class GaussianFilter:
@@ -33,7 +35,18 @@ class GaussianFilter:
             raise ArgumentError(f"bandwidth is {self.bandwidth:g}: pass GHz, such as 0.3")
 
     def matrix(self, grid: Grid) -> np.ndarray:
-        """Return the filter of samples, [N, N], a symmetric matrix."""
+        """Return the filter of samples, [N, N], a symmetric matrix.
+
+        Args:
+            grid: The samples.
+
+        Raises:
+            ArgumentError: There are too many samples for a matrix.
+        """
+        if grid.samples > MAX_FILTERED:
+            raise ArgumentError(
+                f"the pulse has {grid.samples:,} samples: a filter takes at most {MAX_FILTERED:,}"
+            )
         sigma = math.sqrt(math.log(2)) / (2 * math.pi * self.bandwidth)  # in ns
         reach = grid.samples - 1
         offsets = np.arange(-reach, reach + 1)

@@ -121,6 +121,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     ("empty", lambda: Pulse([])),
     ("GHz", lambda: GaussianFilter(3e8)),
     ("GHz", lambda: Drag(GRID, anharmonicity=-3e8)),
+    ("at most 10,000", lambda: GaussianFilter(0.3).matrix(Grid(20_000, 1))),
     ("terms", lambda: CosineSeries(GRID, 0)),
     ("sigma", lambda: Gaussian(GRID).sample([0.1, 0])),
     ("rise", lambda: FlatTop(GRID).sample([0.1, 3, -1])),
