@@ -11,6 +11,7 @@ import numpy as np
 import sympy
 
 from qfleet.argument_checks import NAMES, TEXT, checked, instance, integer, number
+from qfleet.circuits.excitations import doubles, excitation_words, singles
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.circuits.pauli_rotations import pauli_rotation, rotation_layer
 from qfleet.errors import ArgumentError
@@ -180,60 +181,13 @@ def uccsd(qubits: int, electrons: int, *, inputs: Sequence[str] = ()) -> ModelCi
     operations: list[cirq.Operation] = [cirq.X(line[i]) for i in range(electrons)]
     angles = Angles(inputs)
     by_layer = []
-    for excitations in (_singles(qubits, electrons), _doubles(qubits, electrons)):
+    for excitations in (singles(qubits, electrons), doubles(qubits, electrons)):
         for occupied, empty in excitations:
             angle = angles.new()
-            for word, factor in _excitation_words(line, occupied, empty):
+            for word, factor in excitation_words(line, occupied, empty):
                 operations += pauli_rotation(word, line, factor * angle)
         by_layer.append(len(angles.names))
     return _model_circuit(operations, line, inputs, angles, by_layer)
-
-
-Excitation = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-def _singles(qubits: int, electrons: int) -> Iterator[Excitation]:
-    for i in range(electrons):
-        for a in range(electrons, qubits):
-            if i % 2 == a % 2:
-                yield (i,), (a,)
-
-
-def _doubles(qubits: int, electrons: int) -> Iterator[Excitation]:
-    for i in range(electrons):
-        for j in range(i + 1, electrons):
-            for a in range(electrons, qubits):
-                for b in range(a + 1, qubits):
-                    if sorted((i % 2, j % 2)) == sorted((a % 2, b % 2)):
-                        yield (i, j), (a, b)
-
-
-def _excitation_words(
-    line: Sequence[cirq.LineQubit], occupied: tuple[int, ...], empty: tuple[int, ...]
-) -> Iterator[tuple[str, float]]:
-    """Yield words P and factors f with exp(t (T - T^)) = product of exp(-i f t P / 2).
-
-    T moves electrons from the occupied to the empty orbitals. All words of T - T^ commute.
-    """
-    operator = cirq.PauliSum() + 1.0
-    for orbital in reversed(empty):
-        operator *= _ladder(line, orbital, creates=True)
-    for orbital in occupied:
-        operator *= _ladder(line, orbital, creates=False)
-    for term in operator:
-        # T - T^ keeps twice the imaginary part of each coefficient.
-        factor = -4 * term.coefficient.imag
-        if abs(factor) > 1e-9:
-            letters = {qubit: str(pauli) for qubit, pauli in term.items()}
-            yield "".join(letters.get(qubit, "I") for qubit in line), factor
-
-
-def _ladder(line: Sequence[cirq.LineQubit], orbital: int, *, creates: bool) -> cirq.PauliSum:
-    """Return a creation or annihilation operator in the Jordan-Wigner encoding."""
-    before = cirq.PauliString(dict.fromkeys(line[:orbital], cirq.Z))
-    sign = -1j if creates else 1j
-    half = 0.5 * cirq.X(line[orbital]) + 0.5 * sign * cirq.Y(line[orbital])
-    return before * half
 
 
 def _model_circuit(
