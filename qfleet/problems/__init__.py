@@ -9,6 +9,7 @@ Molecules need openfermion and pyscf (the extra `chemistry`).
 
 from qfleet.problems.hamiltonian import Hamiltonian, HamiltonianFamily
 from qfleet.problems.hamiltonian_files import parse
+from qfleet.problems.molecules import active_space
 from qfleet.problems.names import HAMILTONIANS, named
 from qfleet.problems.states import STATES, target_states
 from qfleet.problems.tomography import (
@@ -24,6 +25,7 @@ __all__ = [
     "STATES",
     "Hamiltonian",
     "HamiltonianFamily",
+    "active_space",
     "fidelity",
     "named",
     "parse",

@@ -1,11 +1,14 @@
-"""Molecular Hamiltonians in the STO-3G basis, by pyscf and openfermion."""
+"""Molecular Hamiltonians, by pyscf and openfermion."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from qfleet.argument_checks import TEXT, checked, choice, integer, items
 from qfleet.errors import ProblemError
-from qfleet.problems.hamiltonian import HamiltonianFamily
+from qfleet.problems.hamiltonian import Hamiltonian, HamiltonianFamily
 
 MIN_BOND, MAX_BOND = 0.1, 10.0
 """Limits of a bond length in angstrom."""
@@ -62,40 +65,106 @@ def molecule(name: str, kind: str, bonds: np.ndarray) -> HamiltonianFamily:
     try:
         sums = [_hamiltonian(found, float(bond)) for bond in bonds]
     except ImportError as error:
-        raise ProblemError(
-            f"{name} needs the package {error.name}, which is not installed: run `pip install"
-            " openfermion pyscf`"
-        ) from None
+        raise _missing(name, error) from None
     return HamiltonianFamily.of(name, sums, ("R",), bonds[:, None], found.electrons)
 
 
+@checked(
+    atoms=items(items(lambda value, _: value, "an atom"), "a sequence of atoms"),
+    electrons=integer(1),
+    orbitals=integer(1),
+    basis=TEXT,
+    unit=choice(("angstrom", "bohr")),
+)
+def active_space(
+    atoms: Sequence[tuple[str, tuple[float, float, float]]],
+    electrons: int,
+    orbitals: int,
+    *,
+    basis: str = "sto-3g",
+    unit: Literal["angstrom", "bohr"] = "angstrom",
+) -> Hamiltonian:
+    """Return the Hamiltonian of some orbitals of a neutral molecule, in hartree.
+
+    The orbitals are those of restricted Hartree-Fock by energy. All electrons but the active ones
+    stay in the lowest orbitals. Spin orbitals are encoded by Jordan-Wigner and alternate between
+    spin up and down.
+
+    Args:
+        atoms: Symbol and coordinates of each atom.
+        electrons: Active electrons.
+        orbitals: Active orbitals, each of two qubits.
+        basis: Name of a basis of pyscf.
+        unit: Of the coordinates.
+
+    Raises:
+        ArgumentError: An argument has the wrong type.
+        ProblemError: openfermion or pyscf is not installed, an atom or the basis is unknown, or the
+            molecule has other electrons or fewer orbitals.
+    """
+    try:
+        words = _active_space(atoms, electrons, orbitals, basis, unit)
+    except ImportError as error:
+        raise _missing("the molecule", error) from None
+    named = "".join(symbol for symbol, _ in atoms)
+    return Hamiltonian(named, tuple(words), np.array([*words.values()]), electrons)
+
+
+def _missing(name: str, error: ImportError) -> ProblemError:
+    return ProblemError(
+        f"{name} needs the package {error.name}, which is not installed: run `pip install"
+        " openfermion pyscf`"
+    )
+
+
 def _hamiltonian(kind: Molecule, bond: float) -> dict[str, float]:
-    """Return coefficients by Pauli word; spin orbitals alternate between spin up and down."""
+    """Return coefficients by Pauli word."""
+    first, second = kind.atoms
+    atoms = [(first, (0.0, 0.0, 0.0)), (second, (0.0, 0.0, bond))]
+    return _active_space(atoms, kind.electrons, kind.qubits // 2, "sto-3g", "angstrom")
+
+
+def _active_space(
+    atoms: Sequence[tuple[str, tuple[float, float, float]]],
+    electrons: int,
+    orbitals: int,
+    basis: str,
+    unit: str,
+) -> dict[str, float]:
     from openfermion import InteractionOperator, jordan_wigner
     from pyscf import ao2mo, gto, scf
 
-    first, second = kind.atoms
-    atoms = [(first, (0.0, 0.0, 0.0)), (second, (0.0, 0.0, bond))]
-    built = gto.M(atom=atoms, basis="sto-3g", verbose=0)
+    try:
+        built = gto.M(atom=list(atoms), basis=basis, unit=unit, verbose=0)
+    except Exception as error:  # pyscf raises anything for unknown names and wrong coordinates
+        raise ProblemError(
+            f"pyscf does not accept the atoms in the basis {basis[:40]!r}: {str(error)[:100]}"
+        ) from None
+    count = built.nao
+    frozen, odd = divmod(built.nelectron - electrons, 2)
+    if odd or frozen < 0 or frozen + orbitals > count or electrons > 2 * orbitals:
+        raise ProblemError(
+            f"{electrons} electrons in {orbitals} orbitals do not fit a molecule of"
+            f" {built.nelectron} electrons in {count} orbitals: leave pairs of electrons out"
+        )
     solved = scf.RHF(built).run()
-    orbitals = solved.mo_coeff
-    count = orbitals.shape[1]
-    one_body = orbitals.T @ solved.get_hcore() @ orbitals
-    two_body = ao2mo.restore(1, ao2mo.kernel(built, orbitals), count)  # (pq|rs)
+    coefficients = solved.mo_coeff
+    one_body = coefficients.T @ solved.get_hcore() @ coefficients
+    two_body = ao2mo.restore(1, ao2mo.kernel(built, coefficients), len(one_body))  # (pq|rs)
     constant = float(built.energy_nuc())
-    constant, one_body, two_body = _freeze(kind.frozen, constant, one_body, two_body)
-    one, two = _spin_orbitals(one_body, two_body)
+    constant, one_body, two_body = _freeze(frozen, constant, one_body, two_body)
+    kept = slice(orbitals)
+    one, two = _spin_orbitals(one_body[kept, kept], two_body[kept, kept, kept, kept])
     # OpenFermion has no types.
     built_operator = InteractionOperator(constant, one, two)  # type: ignore[no-untyped-call]
     operator = jordan_wigner(built_operator)  # type: ignore[no-untyped-call]
-    width = 2 * len(one_body)
-    coefficients = {}
-    for factors, coefficient in operator.terms.items():
+    words = {}
+    for factors, value in operator.terms.items():
         letters = dict(factors)
-        word = "".join(letters.get(i, "I") for i in range(width))
-        if abs(coefficient) > NEGLIGIBLE:
-            coefficients[word] = float(coefficient.real)
-    return coefficients
+        word = "".join(letters.get(i, "I") for i in range(2 * orbitals))
+        if abs(value) > NEGLIGIBLE:
+            words[word] = float(value.real)
+    return words
 
 
 def _freeze(

@@ -17,6 +17,7 @@ from qfleet.errors import ProblemError
 from qfleet.problems import (
     Hamiltonian,
     HamiltonianFamily,
+    active_space,
     hamiltonian_files,
     named,
     parse,
@@ -63,6 +64,40 @@ def test_family_has_one_set_of_terms():
     assert family.fields.tolist() == [[0.5], [1.0], [1.5]]
     assert family.coefficients.shape == (3, 7)
     assert named("h2:0.5,1.0").coefficients.shape == (2, 15)
+
+
+def test_active_space_of_a_known_molecule_is_equal():
+    atoms = [("Li", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 1.5))]
+    known = only(named("lih-frozen:1.5"))
+    found = active_space(atoms, 2, 5)
+    assert found.terms == known.terms
+    np.testing.assert_allclose(found.coefficients, known.coefficients, atol=1e-9)
+    bohr = [(symbol, tuple(x / 0.529177210903 for x in place)) for symbol, place in atoms]
+    again = active_space(bohr, 2, 5, unit="bohr")
+    np.testing.assert_allclose(again.coefficients, known.coefficients, atol=1e-6)
+
+
+def test_active_space_bounds_the_energy_of_more_orbitals():
+    atoms = [("H", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 0.74))]
+    few, more = (active_space(atoms, 2, count, basis="6-31g") for count in (2, 4))
+    assert (few.qubits, more.qubits) == (4, 8)
+    assert more.reference_energy() < few.reference_energy() - 1e-3
+
+
+@pytest.mark.parametrize(
+    ("atoms", "electrons", "orbitals", "basis"),
+    [
+        ([("Qq", (0, 0, 0))], 2, 2, "sto-3g"),
+        ([("H", (0, 0, 0)), ("H", (0, 0, 1))], 2, 2, "no-such-basis"),
+        ([("H", (0, 0, 0)), ("H", (0, 0, 1))], 2, 3, "sto-3g"),
+        ([("H", (0, 0, 0)), ("H", (0, 0, 1))], 1, 2, "sto-3g"),
+        ([("H", (0, 0))], 2, 2, "sto-3g"),
+    ],
+)
+def test_active_space_refuses_other_molecules(atoms, electrons, orbitals, basis):
+    with pytest.raises(ProblemError) as caught:
+        active_space(atoms, electrons, orbitals, basis=basis)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
