@@ -1,0 +1,226 @@
+"""The search: candidates of a method, trained in batches, until the budget is spent."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import cirq
+import numpy as np
+
+from qfleet.argument_checks import (
+    checked,
+    choice,
+    instance,
+    integer,
+    items,
+    number,
+    optional,
+    shown,
+)
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.fidelity import predict_fidelity
+from qfleet.devices.mapping import map_to_device
+from qfleet.errors import ArgumentError
+from qfleet.problems.hamiltonian import Hamiltonian, lowest_eigenvalue
+from qfleet.search.cost import circuit_cost
+from qfleet.search.evolution import Evolution
+from qfleet.search.growth import Adapt, Growth
+from qfleet.search.history import append, identity_of, resumed
+from qfleet.search.methods import Random, SearchMethod, Task
+from qfleet.search.optimizers import adam, lbfgs
+from qfleet.search.records import Candidate, Result
+from qfleet.search.search_result import SearchResult, circuit_of
+from qfleet.search.space import Space
+from qfleet.search.trainer import CandidateTrainer, Screen, Trained, Training
+
+OBJECTIVES = ("error", "two_qubit_gates", "depth", "fidelity")
+MAX_REFERENCE_QUBITS = 14
+"""Widest observable that is diagonalised for a reference."""
+
+_OPTIMIZERS = {"adam": adam, "lbfgs": lbfgs}
+_METHODS: dict[str, type[SearchMethod]] = {
+    one.name: one for one in (Adapt, Growth, Evolution, Random)
+}
+_PROBLEM = instance(Hamiltonian | cirq.PauliSum, "a Hamiltonian or a cirq.PauliSum")
+
+
+@checked(
+    problem=_PROBLEM,
+    space=instance(Space, "a qfleet.search.Space"),
+    evaluations=optional(integer(1)),
+    seconds=optional(number),
+    seed=integer(0),
+    calibration=optional(Calibration.check),
+    objectives=items(choice(OBJECTIVES), "names of objectives"),
+    reference=optional(number),
+    file=optional(instance(str | Path, "a path")),
+    optimizer=choice(tuple(_OPTIMIZERS)),
+    steps=integer(1),
+    tolerance=number,
+    starts=integer(1),
+)
+def search(
+    problem: Hamiltonian | cirq.PauliSum,
+    space: Space,
+    method: str | SearchMethod = "growth",
+    *,
+    evaluations: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    calibration: Calibration | None = None,
+    objectives: Sequence[str] = ("error", "two_qubit_gates"),
+    reference: float | None = None,
+    file: str | Path | None = None,
+    optimizer: str = "lbfgs",
+    steps: int = 200,
+    tolerance: float = 1e-8,
+    starts: int = 1,
+    target: Callable[[Result], bool] | None = None,
+) -> SearchResult:
+    """Search circuits of low energy and low price.
+
+    Each generation of candidates is trained exactly, in batches of one compiled program. A
+    generation that was started is finished.
+
+    Args:
+        problem: The Hamiltonian.
+        space: The gates, and the state that they begin with.
+        method: "adapt", "growth", "evolution", "random", or a `SearchMethod`.
+        evaluations: Most evaluations of an energy and its gradient, of all candidates.
+        seconds: Most seconds.
+        seed: Seed of all random numbers. Equal seeds give equal histories.
+        calibration: A device, for which each result has a predicted fidelity.
+        objectives: What the front minimises, of OBJECTIVES; "fidelity" is maximised.
+        reference: The energy that errors refer to; the exact one of the Hamiltonian unless given.
+        file: A file of JSON lines that the history is written to. A search that finds one of the
+            same problem, space, method and seed continues it.
+        optimizer: "lbfgs" or "adam", for the angles of a candidate.
+        steps: Most evaluations of a start.
+        tolerance: A start ends where its energy improves by less, in the unit of the energy.
+        starts: Starts per candidate; those after the first begin near its angles.
+        target: Ends the search at a result for which it is true.
+
+    Returns:
+        The results.
+
+    Raises:
+        ArgumentError: An argument is wrong; there is no budget, or it is less than a generation;
+            all gates commute with the Hamiltonian; the file is of another search; or an external
+            program fails.
+        CircuitError: A gate or the Hamiltonian is not supported, or acts on other qubits.
+    """
+    start = time.monotonic()
+    chosen = _method(method)
+    observable, exact = _observable(problem, space, reference)
+    _require_budget(evaluations, seconds, chosen)
+    _require_fidelity(objectives, calibration)
+    training = Training(optimizer, _OPTIMIZERS[optimizer], steps, tolerance, starts, 0.3)
+    screen = Screen(space, observable)
+    if screen.nothing_changes(np.random.default_rng(seed)):
+        raise ArgumentError(
+            "all gates of the space commute with the Hamiltonian, so that no candidate changes the"
+            " energy: add gates with other Pauli matrices"
+        )
+    task = Task(space, screen, seed, tuple(objectives))
+    trainer = CandidateTrainer(space, observable, training)
+    identity = identity_of(observable, space, chosen, seed, training, exact)
+    history = resumed(file, identity)
+    for generation in sorted({one.generation for one in history}):
+        chosen.tell([one for one in history if one.generation == generation])
+    spent = sum(one.evaluations for one in history)
+    while not (target is not None and any(map(target, history))):
+        if evaluations is not None and spent >= evaluations:
+            break
+        if seconds is not None and history and time.monotonic() - start >= seconds:
+            break
+        candidates = chosen.ask(task, history)
+        if not candidates:
+            break
+        generation = history[-1].generation + 1 if history else 0
+        random = np.random.default_rng([seed, generation, 1])
+        trained = trainer.train(candidates, random)
+        found = [
+            _result(space, one, got, exact, calibration, generation, len(candidates))
+            for one, got in zip(candidates, trained, strict=True)
+        ]
+        append(file, identity, found, first=not history)
+        chosen.tell(found)
+        history += found
+        spent += sum(one.evaluations for one in found)
+    invalid = tuple(getattr(chosen, "invalid", ()))
+    elapsed = time.monotonic() - start
+    return SearchResult(tuple(history), exact, tuple(objectives), space, elapsed, invalid)
+
+
+def _method(method: object) -> SearchMethod:
+    """Return a method, or the one of a name."""
+    if isinstance(method, SearchMethod):
+        return method
+    if isinstance(method, str) and method in _METHODS:
+        return _METHODS[method]()
+    raise ArgumentError(
+        f"method is {shown(method)}: choose {', '.join(_METHODS)}, or pass a SearchMethod"
+    )
+
+
+def _observable(
+    problem: Hamiltonian | cirq.PauliSum, space: Space, reference: float | None
+) -> tuple[cirq.PauliSum, float | None]:
+    """Return the observable, and its reference energy."""
+    observable = problem.pauli_sum() if isinstance(problem, Hamiltonian) else problem
+    if other := sorted(set(observable.qubits) - set(space.qubits)):
+        raise ArgumentError(
+            f"problem acts on {other[0]}, which is not among the qubits of the space: build the"
+            " space on all qubits of the Hamiltonian"
+        )
+    if reference is not None:
+        return observable, reference
+    if isinstance(problem, Hamiltonian):
+        return observable, problem.reference_energy()
+    if len(space.qubits) > MAX_REFERENCE_QUBITS:
+        return observable, None
+    strings = [one.dense(space.qubits) for one in observable]
+    words = ["".join("IXYZ"[letter] for letter in one.pauli_mask) for one in strings]
+    values = np.array([complex(one.coefficient).real for one in strings])
+    return observable, lowest_eigenvalue(words, values)
+
+
+def _require_budget(evaluations: int | None, seconds: float | None, method: SearchMethod) -> None:
+    if evaluations is None and seconds is None:
+        raise ArgumentError("the budget is missing: pass evaluations, seconds or both")
+    if evaluations is not None and evaluations < method.generation:
+        raise ArgumentError(
+            f"evaluations is {evaluations}, but one generation of {method.name or 'the method'} has"
+            f" {method.generation} candidates: pass at least as many"
+        )
+    if seconds is not None and seconds <= 0:
+        raise ArgumentError(f"seconds is {seconds:g}: pass a positive number")
+
+
+def _require_fidelity(objectives: Sequence[str], calibration: Calibration | None) -> None:
+    if not objectives:
+        raise ArgumentError(f"objectives is empty: name some of {', '.join(OBJECTIVES)}")
+    if "fidelity" in objectives and calibration is None:
+        raise ArgumentError("objectives has fidelity, but calibration is missing: pass a device")
+
+
+def _result(
+    space: Space,
+    candidate: Candidate,
+    trained: Trained,
+    exact: float | None,
+    calibration: Calibration | None,
+    generation: int,
+    size: int,
+) -> Result:
+    done = candidate.trained(trained.angles)
+    circuit = circuit_of(space, done)
+    cost = circuit_cost(circuit)
+    fidelity = None
+    if calibration is not None:
+        mapped = map_to_device(circuit, calibration, qubits=space.qubits)
+        fidelity = predict_fidelity(mapped.circuit, calibration)
+    error = trained.energy - (exact or 0.0)
+    return Result(
+        done, trained.energy, error, *cost, fidelity, trained.evaluations, generation, size
+    )

@@ -1,0 +1,206 @@
+"""Candidates of a user's program, such as one that asks a language model."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+
+import cirq
+import sympy
+
+from qfleet.argument_checks import NAMES, integer, number
+from qfleet.circuits.circuit_json import from_json, to_json
+from qfleet.errors import ArgumentError, CircuitError, LibraryError
+from qfleet.search.methods import SearchMethod, Task
+from qfleet.search.qasm import from_qasm
+from qfleet.search.records import Candidate, Result
+from qfleet.search.space import free_angle
+
+MAX_OUTPUT = 1 << 24
+"""Most bytes of a program's output that are read."""
+
+
+class External(SearchMethod):
+    """Candidates that a program proposes: one process per generation.
+
+    The process reads lines of JSON until its input ends. The first has the names of the `qubits`,
+    their `count` and the number of the `generation`. Each earlier result follows with its `qasm`,
+    `error`, `energy`, `two_qubit_gates` and `depth`, and then each refused proposal of this search
+    with the reason as `invalid`. The process writes one proposal per line: `{"qasm": "..."}` of
+    OpenQASM 2 or 3, or `{"cirq": {...}}`, a circuit as Cirq JSON. Rotations about X, Y and Z are
+    trained from their angles on; all other gates are kept.
+
+    Args:
+        command: The program and its arguments; no shell reads them.
+        seconds: Time limit of a process.
+        generations: Processes of a search.
+        most: Most proposals that are taken of a process.
+
+    Attributes:
+        invalid: One sentence for each proposal that was refused.
+    """
+
+    name = "external"
+
+    def __init__(
+        self, command: Sequence[str], seconds: float = 60.0, generations: int = 10, most: int = 64
+    ) -> None:
+        self.command: tuple[str, ...] = NAMES(command, "command")
+        if not self.command:
+            raise ArgumentError("command is empty: pass the program and its arguments")
+        self.seconds = number(seconds, "seconds")
+        if self.seconds <= 0:
+            raise ArgumentError(f"seconds is {seconds}: pass a positive time limit")
+        self.generations = integer(1)(generations, "generations")
+        self.most = integer(1)(most, "most")
+        self.invalid: list[str] = []
+
+    @property
+    def generation(self) -> int:
+        """Most candidates of the first generation."""
+        return 1
+
+    def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
+        """Return the candidates of the next generation; see `SearchMethod.ask`.
+
+        Raises:
+            ArgumentError: The program can't be started, fails, exceeds the time limit, or none of
+                its proposals is a circuit; the message has one sentence.
+        """
+        generation = history[-1].generation + 1 if history else 0
+        if generation >= self.generations:
+            return []
+        lines = self._run("\n".join(self._input(task, history, generation)) + "\n")
+        found: list[Candidate] = []
+        refused = 0
+        for line in lines:
+            if len(found) == self.most:
+                break
+            try:
+                found.append(proposal(line, task.space.qubits))
+            except LibraryError as error:
+                refused += 1
+                self.invalid.append(str(error))
+        if lines and not found:
+            raise ArgumentError(
+                f"none of the {refused} proposals of {self.command[0][:80]} is a circuit: the last"
+                f" was refused, since {self.invalid[-1]}"
+            )
+        return found
+
+    def _input(self, task: Task, history: Sequence[Result], generation: int) -> list[str]:
+        names = [str(qubit) for qubit in task.space.qubits]
+        lines: list[dict[str, object]] = [
+            {"qubits": names, "count": len(names), "generation": generation}
+        ]
+        for one in history:
+            circuit = resolved(one.candidate) or task.space.circuit(
+                one.candidate.gates, one.candidate.angles
+            )
+            lines.append(
+                {
+                    "qasm": cirq.qasm(circuit, args=cirq.QasmArgs(version="2.0")),
+                    "error": one.error,
+                    "energy": one.energy,
+                    "two_qubit_gates": one.two_qubit_gates,
+                    "depth": one.depth,
+                }
+            )
+        lines += [{"invalid": reason} for reason in self.invalid]
+        return [json.dumps(line) for line in lines]
+
+    def _run(self, text: str) -> list[str]:
+        program = self.command[0][:80]
+        with tempfile.TemporaryFile() as output:  # a pipe would have to be read while it waits
+            try:
+                process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ArgumentError(
+                    f"{program} can't be started: {error.strerror}; pass the program and its"
+                    " arguments as a list"
+                ) from None
+            try:
+                process.communicate(text.encode(), timeout=self.seconds)
+            except subprocess.TimeoutExpired:
+                raise ArgumentError(
+                    f"{program} has not ended after {self.seconds:g} s, so that it was stopped:"
+                    " raise seconds, or let it write its proposals earlier"
+                ) from None
+            finally:
+                _stop(process)
+            if process.returncode:
+                raise ArgumentError(
+                    f"{program} ended with the exit code {process.returncode}: let it end with 0"
+                )
+            output.seek(0)
+            content = output.read(MAX_OUTPUT).decode(errors="replace")
+        return [line for line in content.splitlines() if line.strip()]
+
+
+def proposal(line: str, qubits: Sequence[cirq.Qid]) -> Candidate:
+    """Return the candidate of a proposed circuit, whose rotations become angles.
+
+    Args:
+        line: A line of JSON, as `External` describes it.
+        qubits: The qubits of the problem.
+
+    Raises:
+        CircuitError: It is not a circuit on these qubits.
+    """
+    circuit = _circuit(line, qubits)
+    operations: list[cirq.Operation] = [cirq.I(qubit) for qubit in qubits]
+    angles: list[float] = []
+    for one in circuit.all_operations():
+        if unknown := sorted(set(one.qubits) - set(qubits)):
+            raise CircuitError(
+                f"{str(one)[:60]} acts on {unknown[0]}: use the qubits"
+                f" {', '.join(str(qubit) for qubit in qubits)}"
+            )
+        if cirq.is_parameterized(one) or not cirq.has_unitary(one):
+            raise CircuitError(f"{str(one)[:60]} has symbols or is not unitary: use fixed gates")
+        free, value = free_angle(one, f"a{len(angles)}")
+        operations.append(free)
+        angles += value
+    return Candidate((), tuple(angles), to_json(cirq.Circuit(operations)), "proposal")
+
+
+def resolved(candidate: Candidate) -> cirq.Circuit | None:
+    """Return the circuit of a candidate that is not one of a space; None for others."""
+    if not candidate.circuit:
+        return None
+    values = {sympy.Symbol(f"a{at}"): angle for at, angle in enumerate(candidate.angles)}
+    return cirq.resolve_parameters(from_json(candidate.circuit), values)
+
+
+def _circuit(line: str, qubits: Sequence[cirq.Qid]) -> cirq.Circuit:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict) and isinstance(content.get("qasm"), str):
+        return from_qasm(content["qasm"], qubits)
+    if isinstance(content, dict) and "cirq" in content:
+        inner = content["cirq"]
+        try:
+            return from_json(inner if isinstance(inner, str) else json.dumps(inner))
+        except ValueError as error:
+            raise CircuitError(f"the Cirq JSON can't be read: {str(error)[:200]}") from None
+    raise CircuitError(
+        f"{line.strip()[:40]!r} is not a proposal: write a line of JSON with the key qasm or cirq"
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
