@@ -48,7 +48,7 @@ MOST_SHOWN = 100  # CNOTs of a front
 
 
 @dataclass(frozen=True)
-class Case:
+class MoleculeCase:
     """A molecule, and what is wanted.
 
     Attributes:
@@ -71,10 +71,10 @@ class Case:
 
 
 CASES = {
-    "beh2-6": Case(BEH2, 4, 3, "sto-3g", (2,), ((6.8e-5, 5),), 60),
-    "h2o-8": Case(H2O, 4, 4, "sto-3g", (3, 4), ((8.9e-4, 9), (1.3e-4, 30)), 300),
-    "h2o-10": Case(H2O, 4, 5, "6-31g", (3,), ((4.1e-4, 15),), 900),
-    "lih-12": Case(LIH, 4, 6, "sto-3g", (5,), ((1.6e-3, 1000),), 3600),
+    "beh2-6": MoleculeCase(BEH2, 4, 3, "sto-3g", (2,), ((6.8e-5, 5),), 60),
+    "h2o-8": MoleculeCase(H2O, 4, 4, "sto-3g", (3, 4), ((8.9e-4, 9), (1.3e-4, 30)), 300),
+    "h2o-10": MoleculeCase(H2O, 4, 5, "6-31g", (3,), ((4.1e-4, 15),), 900),
+    "lih-12": MoleculeCase(LIH, 4, 6, "sto-3g", (5,), ((1.6e-3, 1000),), 3600),
 }
 
 
@@ -139,7 +139,7 @@ def molecule(name: str, seeds: int, unit: str) -> None:
 
 
 def pruned(
-    problem: qfleet.problems.Hamiltonian, space: Space, case: Case, seed: int
+    problem: qfleet.problems.Hamiltonian, space: Space, case: MoleculeCase, seed: int
 ) -> list[Result]:
     """Return the results of ADAPT-VQE, and of pruning some of its circuits."""
     adapt = search(problem, space, Adapt(max(case.pruned)), seconds=case.seconds, seed=seed)

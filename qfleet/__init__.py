@@ -23,6 +23,7 @@ Subpackages:
     engine       the NumPy interface, memory limits and CPUs
     kernels      quantum kernels, also for scikit-learn
     pulses       gates from the controls of transmons and neutral atoms
+    search       ansatz search: circuits of low energy and few CNOTs
     distributed  states that are sharded over processes: global qubits, stages
     tensorflow   simulators as TensorFlow functions, and Keras layers
     torch        PyTorch: modules and differentiable functions

@@ -31,6 +31,7 @@ MODULES = (
     "qfleet.pennylane",
     "qfleet.problems",
     "qfleet.pulses",
+    "qfleet.search",
     "qfleet.service",
     "qfleet.tensorflow.layers",
     "qfleet.torch",

@@ -22,6 +22,7 @@ NOT_RUN = ("qf.train(", "qf.load(")
         "numpy.md",
         "mitigation.md",
         "pulses.md",
+        "search.md",
     ],
 )
 def test_documentation_python_blocks_run(page: str) -> None:
