@@ -73,7 +73,7 @@ class MoleculeCase:
 CASES = {
     "beh2-6": MoleculeCase(BEH2, 4, 3, "sto-3g", (2,), ((6.8e-5, 5),), 60),
     "h2o-8": MoleculeCase(H2O, 4, 4, "sto-3g", (3, 4), ((8.9e-4, 9), (1.3e-4, 30)), 300),
-    "h2o-10": MoleculeCase(H2O, 4, 5, "6-31g", (3,), ((4.1e-4, 15),), 900),
+    "h2o-10": MoleculeCase(H2O, 4, 5, "6-31g", (3, 6), ((4.1e-4, 15),), 900),
     "lih-12": MoleculeCase(LIH, 4, 6, "sto-3g", (5,), ((1.6e-3, 1000),), 3600),
 }
 
