@@ -8,7 +8,6 @@ import cirq
 import numpy as np
 
 from qfleet.circuits.circuit_json import from_json
-from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.engine.circuit_batch import CircuitGroup, compile_batch
 from qfleet.search.optimizers import Function, Minima
 from qfleet.search.records import Candidate
@@ -289,8 +288,3 @@ class Screen:
         angles = random.uniform(0.3, 1.0, (count + 1, program.angles))
         values, _ = program.value_and_gradient(masks, angles, states)
         return bool(np.abs(values[:-1] - values[-1]).max() <= 1e-9 * max(1.0, abs(values[-1])))
-
-
-def symbols_of(circuit: cirq.AbstractCircuit) -> list[str]:
-    """Return the symbols a0, a1, ... of a proposed circuit, in order."""
-    return sorted(parameter_names(circuit), key=lambda name: int(name[1:]))
