@@ -30,6 +30,6 @@ def unavailable_reason() -> str | None:
 @functools.cache
 def ops() -> Any:
     """Return the library's TensorFlow operations; they are loaded once."""
-    from qfleet.tensorflow.runtime import tf
+    from qfleet.tensorflow.framework import tf
 
     return tf.load_op_library(str(tensorflow_path()))

@@ -7,8 +7,8 @@ import numpy as np
 
 from qfleet.compiler.circuit.observables import MeasurementBasis, measurement_bases
 from qfleet.compiler.state.program import Program
+from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.matrices import BlockMatrices
-from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Simulator
 
 

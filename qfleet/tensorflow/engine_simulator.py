@@ -11,8 +11,8 @@ from qfleet.engine import devices, memory
 from qfleet.engine.cpus import usable_cpu_count
 from qfleet.engine.devices import CPU, Device
 from qfleet.tensorflow.exponents import BatchGateExponents
+from qfleet.tensorflow.framework import is_watched, tf
 from qfleet.tensorflow.micro_batch import MEMORY_LIMIT, current_micro_batch
-from qfleet.tensorflow.runtime import is_watched, tf
 from qfleet.tensorflow.simulator import Gradient, Simulator
 
 NO_STATES = np.zeros((0, 0), np.complex64)

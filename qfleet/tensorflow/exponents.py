@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import sympy
 
 from qfleet.compiler.circuit import expressions
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 
 
 class GateExponents:

@@ -9,7 +9,7 @@ from qfleet.compiler.circuit import expressions
 from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.state.program import Program
 from qfleet.tensorflow.exponents import BatchGateExponents
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 
 _Key = tuple[tuple[bool, int], tuple[object, ...]]  # if a factor has a data symbol, size; factor
 

@@ -11,7 +11,7 @@ import contextvars
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 
 MEMORY_LIMIT = 256 << 20
 """Bytes of states that a micro-batch keeps for the gradient, or evolves in a subspace."""

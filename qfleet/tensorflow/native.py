@@ -19,8 +19,8 @@ from qfleet.engine.devices import CPU
 from qfleet.engine.machine import Machine
 from qfleet.tensorflow.dense import TensorFlowSimulator
 from qfleet.tensorflow.engine_simulator import EngineSimulator
+from qfleet.tensorflow.framework import is_watched, tf
 from qfleet.tensorflow.micro_batch import current_micro_batch
-from qfleet.tensorflow.runtime import is_watched, tf
 from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Gradient
 
 

@@ -5,7 +5,7 @@ from typing import final
 import numpy as np
 
 from qfleet.engine.sampled_forward import SampledForward
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.simulator import Gradient, Simulator
 
 

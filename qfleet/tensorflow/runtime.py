@@ -1,58 +1,22 @@
-"""Configuration and import of TensorFlow; all other modules import `tf` and `keras` from here.
+"""Legacy Keras, and the configuration of TensorFlow, for layers, models and the service.
 
-The order matters, and a test checks it. TF_USE_LEGACY_KERAS is set before TensorFlow is imported,
-because Keras 3 does not support MultiWorkerMirroredStrategy. The log level is set before, because
-TensorFlow logs while it is imported. TensorFlow Quantum is imported after the distribution strategy
-exists, because it starts TensorFlow's runtime (see tfq.py). With QFLEET_VERBOSE=true, TensorFlow's
-log stays visible.
+The order matters. TF_USE_LEGACY_KERAS is set before TensorFlow is imported, because Keras 3 has no
+MultiWorkerMirroredStrategy.
 """
 
-import contextlib
 import os
 import random
-import sys
-import tempfile
 import types
 import warnings
-from collections.abc import Iterator
-
-VERBOSE = os.environ.get("QFLEET_VERBOSE", "").lower() in ("1", "true", "yes", "on")
 
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
-if not VERBOSE:
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
+from qfleet.tensorflow.framework import capture_stderr, tf
 
-@contextlib.contextmanager
-def _capture_stderr() -> Iterator[None]:
-    """Capture what native code writes to stderr; write it out only if the import fails."""
-    if VERBOSE:
-        yield
-        return
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as captured:
-        os.dup2(captured.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            captured.seek(0)
-            os.write(stderr, captured.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-
-
-with _capture_stderr(), warnings.catch_warnings():
-    # TensorFlow and its dependencies warn about their own deprecations.
+with capture_stderr(), warnings.catch_warnings():
+    # Keras warns about its own deprecations.
     warnings.simplefilter("ignore")
-    import tensorflow as tf
     import tf_keras as keras
-
-if not VERBOSE:
-    tf.get_logger().setLevel("ERROR")
 
 
 class _Random(random.Random):
@@ -66,7 +30,7 @@ keras.src.utils.tf_utils.random = types.SimpleNamespace(
     Random=_Random, seed=random.seed, randint=lambda a, b: random.randint(int(a), int(b))
 )
 
-__all__ = ["configure", "is_watched", "keras", "tf"]
+__all__ = ["configure", "keras", "tf"]
 
 
 def configure(*, threads: int, seed: int, operation_threads: int | None = None) -> None:
@@ -81,41 +45,3 @@ def configure(*, threads: int, seed: int, operation_threads: int | None = None) 
         tf.config.threading.set_intra_op_parallelism_threads(operation_threads or threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     keras.utils.set_random_seed(seed)
-
-
-def is_watched(tensor: tf.Tensor) -> bool | None:
-    """Return True if a gradient tape records operations on a tensor.
-
-    Returns:
-        False only if a tape exists that does not watch the tensor. None if it is unknown: without
-        a tape, or if the tape belongs to the caller of the function that is being traced.
-    """
-    try:
-        from tensorflow.python import pywrap_tfe
-        from tensorflow.python.eager import record
-    except ImportError:  # not public, so another TensorFlow version may have moved them
-        return None
-    if record.should_record_backprop([tensor]):
-        return True
-    if pywrap_tfe.TFE_Py_TapeSetIsEmpty():
-        return None
-    return False if tf.executing_eagerly() or _has_tape_in_trace() else None
-
-
-def _has_tape_in_trace() -> bool:
-    """Return True if a function between this one and the start of the trace has a gradient tape.
-
-    TensorFlow lists the tapes of a thread without their graphs. The tape of a caller of a traced
-    function watches the function's arguments, but not the tensors that stand for them in the trace.
-    """
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "func_graph_from_py_func":
-        if any(_is_recording(one) for one in frame.f_locals.values()):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _is_recording(value: object) -> bool:
-    # The attribute is not public: a tape without it counts.
-    return isinstance(value, tf.GradientTape) and bool(getattr(value, "_recording", True))

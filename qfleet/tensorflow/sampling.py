@@ -15,7 +15,7 @@ from qfleet.compiler.circuit.parameter_shift import ShiftedSymbols, shiftable_ci
 from qfleet.compiler.circuit.symbols import check_symbols
 from qfleet.tensorflow.backends import Backend, Dtype, build_simulator
 from qfleet.tensorflow.exponents import GateExponents
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.simulator import Simulator
 
 

@@ -12,7 +12,7 @@ import functools
 
 from qfleet import native
 from qfleet.distributed.state_group import StateGroup
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 
 _CALL_SITES: collections.Counter[int] = collections.Counter()
 MAX_CALL_SITES = 2**19 - 1

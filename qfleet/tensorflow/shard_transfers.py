@@ -6,7 +6,7 @@ from qfleet import native
 from qfleet.distributed.stage_programs import StagePrograms
 from qfleet.distributed.state_group import StateGroup
 from qfleet.engine import library
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.shard_exchange import ShardExchange
 
 TRANSFER_BYTES = 1 << 20  # bytes that a process sends at a time

@@ -20,7 +20,7 @@ from qfleet.engine import library, memory
 from qfleet.errors import ShardingError
 from qfleet.tensorflow.engine_simulator import NO_STATES
 from qfleet.tensorflow.exponents import BatchGateExponents
-from qfleet.tensorflow.runtime import is_watched, tf
+from qfleet.tensorflow.framework import is_watched, tf
 from qfleet.tensorflow.shard_exchange import ShardExchange
 from qfleet.tensorflow.sharded_stages import StageOps
 from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Gradient, Simulator

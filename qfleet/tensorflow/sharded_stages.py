@@ -6,7 +6,7 @@ from typing import Any
 from qfleet import native
 from qfleet.distributed.stage_programs import StagePrograms
 from qfleet.distributed.state_group import StateGroup
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.shard_transfers import (
     TRANSFER_BYTES,
     CrossingObservables,

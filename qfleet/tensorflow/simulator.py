@@ -6,7 +6,7 @@ from collections.abc import Callable
 import cirq
 
 from qfleet.engine import memory
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 
 REAL_DTYPES = {"complex64": tf.float32, "complex128": tf.float64}
 COMPLEX_DTYPES = {"complex64": tf.complex64, "complex128": tf.complex128}

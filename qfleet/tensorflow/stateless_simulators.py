@@ -7,7 +7,7 @@ from qfleet.engine import devices
 from qfleet.engine.machine import Machine
 from qfleet.errors import CircuitError
 from qfleet.tensorflow.engine_simulator import EngineSimulator
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.simulator import REAL_DTYPES, Simulator
 
 

@@ -23,7 +23,7 @@ from qfleet.compiler.circuit.symbols import check_symbols
 from qfleet.compiler.circuit.synthesis import decompose, synthesize
 from qfleet.errors import CircuitError, TfqMissingError
 from qfleet.tensorflow.exponents import GateExponents
-from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.simulator import Simulator
 
 _SUPPORTED_GATES: tuple[type[cirq.EigenGate], ...] = (

@@ -1,8 +1,8 @@
 """Import rules: the direction of imports between packages, read from the source text.
 
 launch, planning, training, inference -> common -> qfleet. Events, processes, text and errors are
-available to all of the application. Only qfleet.tensorflow imports TensorFlow, and the application
-gets it from qfleet.tensorflow.runtime. No package imports tools.
+available to all of the application. Only qfleet.tensorflow imports TensorFlow and legacy Keras, and
+the application gets both from qfleet.tensorflow.runtime. No package imports tools.
 """
 
 import ast
@@ -29,6 +29,8 @@ FRAMEWORKS = {
 }
 """Frameworks, and the adapters that may import them."""
 RUNTIME = "qfleet.tensorflow.runtime"
+TENSORFLOW_IMPORTS = {"qfleet.tensorflow.framework": {"tensorflow"}, RUNTIME: {"tf_keras"}}
+"""The modules that import TensorFlow and legacy Keras."""
 
 BASE = {
     "built_in_data", "commands", "count_bar", "environments", "epoch_bar", "errors", "events",
@@ -257,8 +259,14 @@ def test_chaos_imports_common_and_the_client_only(module: str) -> None:
 
 @each_module_in(*PACKAGES)
 def test_tensorflow_is_imported_by_its_runtime_only(module: str) -> None:
-    if module != RUNTIME:
-        assert not imported_packages(module) & TENSORFLOW, f"import it from {RUNTIME}"
+    found = imported_packages(module) & TENSORFLOW
+    assert found <= TENSORFLOW_IMPORTS.get(module, set()), f"import it from {RUNTIME}"
+
+
+@each_module_in("qfleet.tensorflow", "qfleet.native")
+def test_only_layers_of_legacy_keras_reach_it(module: str) -> None:
+    if module != RUNTIME and not module.startswith("qfleet.tensorflow.layers"):
+        assert "tf_keras" not in reachable(module), "the simulators serve Keras 3, too"
 
 
 @each_module_in(*PACKAGES)
