@@ -22,8 +22,9 @@ PACKAGES = ("qfleet", "common", *APPLICATIONS)
 ALL_PACKAGES = (*PACKAGES, "benchmarks", "chaos", "tools")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 FRAMEWORKS = {
-    "torch": ("qfleet.torch", "qfleet.pennylane"),
-    "jax": ("qfleet.jax", "qfleet.pennylane"),
+    "torch": ("qfleet.torch", "qfleet.pennylane", "qfleet.keras"),
+    "jax": ("qfleet.jax", "qfleet.pennylane", "qfleet.keras"),
+    "keras": ("qfleet.keras",),
     "pennylane": ("qfleet.pennylane",),
     "sklearn": ("qfleet.kernels.estimators", "common.data.splits", "inference"),
 }
@@ -259,7 +260,7 @@ def test_chaos_imports_common_and_the_client_only(module: str) -> None:
 
 @each_module_in(*PACKAGES)
 def test_tensorflow_is_imported_by_its_runtime_only(module: str) -> None:
-    found = imported_packages(module) & TENSORFLOW
+    found = imported_packages(module) & {"tensorflow", "tf_keras"}
     assert found <= TENSORFLOW_IMPORTS.get(module, set()), f"import it from {RUNTIME}"
 
 
@@ -278,7 +279,7 @@ def test_tensorflow_quantum_is_imported_late_by_tfq_only(module: str) -> None:
 
 @each_module_in("qfleet")
 def test_library_reaches_tensorflow_in_its_adapter_only(module: str) -> None:
-    if not module.startswith("qfleet.tensorflow"):
+    if not module.startswith(("qfleet.tensorflow", "qfleet.keras")):
         assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
 
 
@@ -294,11 +295,20 @@ def test_pennylane_adapter_imports_interfaces_late(module: str) -> None:
     assert all(one.late for one in found), "PennyLane alone must be enough"
 
 
+@each_module_in("qfleet.keras")
+def test_layers_of_keras_3_import_backends_late(module: str) -> None:
+    others = ("torch", "jax", "qfleet.torch", "qfleet.jax", "qfleet.tensorflow")
+    found = [one for one in imports_of(module) if one.name.startswith(others)]
+    assert all(one.late for one in found), "Keras has one backend"
+
+
 @each_module_in("qfleet")
 def test_adapters_do_not_import_each_other(module: str) -> None:
-    folders = {f"qfleet.{name}" for name in ("tensorflow", "torch", "jax", "pennylane", "cirq")}
+    names = ("tensorflow", "torch", "jax", "pennylane", "cirq", "keras")
+    folders = {f"qfleet.{name}" for name in names}
     reached = {".".join(one.split(".")[:2]) for one in imported_modules(module)} & folders
-    if module != "qfleet.native":  # it loads the TensorFlow ops
+    # The first loads the TensorFlow ops, the second calls the adapter of Keras's backend.
+    if module not in ("qfleet.native", "qfleet.keras.engines"):
         assert reached <= {".".join(module.split(".")[:2])}
 
 

@@ -1,0 +1,178 @@
+"""Compiled circuits as functions of the tensors of Keras's backend."""
+
+import abc
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+
+import cirq
+import keras
+
+from qfleet.compiler.choose_method import Method, compile_circuit_by
+from qfleet.compiler.circuit.sampling import Sampling
+from qfleet.engine import devices
+from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.errors import ArgumentError, LibraryError
+
+if TYPE_CHECKING:
+    from qfleet.tensorflow.simulator import Simulator
+
+Tensor = Any
+"""A tensor of Keras's backend."""
+
+BACKENDS = ("tensorflow", "jax", "torch")
+Dtype = Literal["complex64", "complex128"]
+
+
+class Circuit(NamedTuple):
+    """A circuit with its symbols, and how it is computed.
+
+    Attributes:
+        circuit: The circuit.
+        inputs: Names of the symbols with a value per example.
+        parameters: Names of the symbols with a value per batch.
+        observables: Observables; none for the state.
+        dtype: Of the state.
+        method: As for `qfleet.compile`.
+        sampling: Trajectories and shots.
+        initial_states: True for a state per example.
+    """
+
+    circuit: cirq.AbstractCircuit
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    observables: Sequence[cirq.PauliSum]
+    dtype: Dtype
+    method: Method
+    sampling: Sampling
+    initial_states: bool
+
+
+class Engine(abc.ABC):
+    """A compiled circuit, as functions of tensors [B, inputs] and [parameters]. Abstract.
+
+    Further tensors are initial states [B, 2**N].
+    """
+
+    @abc.abstractmethod
+    def expectation(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
+        """Return expectation values [B, K], differentiable by all tensors."""
+
+    @abc.abstractmethod
+    def state(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
+        """Return amplitudes [B, 2**N], differentiable by all tensors."""
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """Describe the compiled circuit as text."""
+
+
+def build_engine(circuit: Circuit) -> Engine:
+    """Compile a circuit for Keras's backend.
+
+    Args:
+        circuit: The circuit.
+
+    Raises:
+        LibraryError: Keras has another backend than TensorFlow, JAX and PyTorch.
+        ArgumentError: JAX computes in 32 bits, and the circuit in 64.
+        CircuitError: The circuit, its symbols or the observables are not supported.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        return _TensorFlowEngine(circuit)
+    if backend == "jax":
+        from qfleet import jax
+
+        _require_precision(circuit.dtype)
+        return _AdapterEngine(circuit, jax)
+    if backend == "torch":
+        from qfleet import torch
+
+        return _TorchEngine(circuit, torch)
+    raise LibraryError(
+        f"Keras has the backend {backend}, which has no circuits: set KERAS_BACKEND to"
+        f" {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]} before Keras is imported"
+    )
+
+
+def _require_precision(dtype: Dtype) -> None:
+    from jax import config
+
+    if dtype == "complex128" and not config.jax_enable_x64:
+        raise ArgumentError(
+            "dtype is float64, but JAX computes in 32 bits: use float32, or set"
+            ' jax.config.update("jax_enable_x64", True) before the model is made'
+        )
+
+
+@final
+class _TensorFlowEngine(Engine):
+    """The simulator of qfleet.tensorflow, without the layers of legacy Keras."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        from qfleet.tensorflow.backends import build_simulator
+
+        self.simulator: Simulator = build_simulator(
+            *circuit[:4],
+            dtype=circuit.dtype,
+            method=circuit.method,
+            sampling=circuit.sampling,
+            initial_states=circuit.initial_states,
+        )
+
+    def expectation(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
+        return self.simulator.expectation(inputs, parameters, *states)
+
+    def state(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
+        return self.simulator.state(inputs, parameters, *states)
+
+    def describe(self) -> str:
+        return self.simulator.describe()
+
+
+class _AdapterEngine(Engine):
+    """A compiled circuit, and the functions of qfleet.jax or qfleet.torch."""
+
+    def __init__(self, circuit: Circuit, adapter: ModuleType) -> None:
+        program = compile_circuit_by(
+            circuit.method,
+            *circuit[:4],
+            takes_states=circuit.initial_states,
+            sampling=circuit.sampling,
+        )
+        self.compiled = CompiledCircuit(program, circuit.dtype, str(devices.resolve(None)))
+        self._adapter = adapter
+
+    def expectation(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
+        return self._call("expectation", inputs, parameters, states)
+
+    def state(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
+        return self._call("state", inputs, parameters, states)
+
+    def _call(
+        self, function: str, inputs: Tensor, parameters: Tensor, states: Sequence[Tensor]
+    ) -> Tensor:
+        start = states[0] if states else None
+        call = getattr(self._adapter, function)
+        return call(self.compiled, inputs, parameters, initial_states=start)
+
+    def describe(self) -> str:
+        return self.compiled.describe()
+
+
+@final
+class _TorchEngine(_AdapterEngine):
+    """An engine that refuses torch.export: programs are numbers, valid in one process."""
+
+    def _call(
+        self, function: str, inputs: Tensor, parameters: Tensor, states: Sequence[Tensor]
+    ) -> Tensor:
+        from torch.compiler import is_exporting
+
+        if is_exporting():
+            raise LibraryError(
+                "circuits can't be exported from PyTorch: save the model as a .keras file, and"
+                " export it with KERAS_BACKEND=tensorflow"
+            )
+        return super()._call(function, inputs, parameters, states)
