@@ -56,6 +56,13 @@ def expectation(
     return torch.from_numpy(evaluation.values(compiled, at, False, False)[0])
 
 
+@torch.compiler.disable  # which warns where it finds the function itself, as in compiled steps
+def _is_batched(tensor: Tensor) -> bool:
+    """Return True in the derivative of a vectorized Jacobian."""
+    found: bool = torch._C._functorch.is_legacy_batchedtensor(tensor)
+    return found
+
+
 class _Expectation(torch.autograd.Function):
     """Expectation values, and their gradient from the states of the forward pass."""
 
@@ -80,7 +87,7 @@ class _Expectation(torch.autograd.Function):
         inputs, parameters, states, kept = ctx.saved_tensors
         compiled, planned = ctx.compiled, ctx.input_gradients
         by_inputs, by_parameters, by_states, _ = ctx.needs_input_grad
-        batched = torch._C._functorch.is_legacy_batchedtensor(upstream)  # vectorized Jacobians
+        batched = _is_batched(upstream)
         if torch.is_grad_enabled() or batched or not is_plain(upstream):
             number = ops.register(compiled)
             arguments = inputs, parameters, states, upstream, kept, number, planned
