@@ -25,7 +25,8 @@ Subpackages:
     pulses       gates from the controls of transmons and neutral atoms
     search       ansatz search: circuits of low energy and few CNOTs
     distributed  states that are sharded over processes: global qubits, stages
-    tensorflow   simulators as TensorFlow functions, and Keras layers
+    tensorflow   simulators as TensorFlow functions, and layers of legacy Keras
+    keras        layers of Keras 3, on TensorFlow, JAX and PyTorch
     torch        PyTorch: modules and differentiable functions
     jax          JAX: differentiable functions without host callbacks
     pennylane    PennyLane: the device qfleet.qubit

@@ -17,7 +17,8 @@ PHRASES = Path(__file__).with_name("prose_phrases.txt")
 MAX_WORDS = 30
 PROGRAMS = "tests", "chaos", "k8s", "tools"  # whose classes are used there only
 # Each framework has its own Expectation, State or Simulator: users import one of them.
-ADAPTERS = [Path("qfleet", name) for name in ("tensorflow", "torch", "jax", "pennylane", "cirq")]
+_NAMES = ("tensorflow", "torch", "jax", "pennylane", "cirq", "keras")
+ADAPTERS = [Path("qfleet", name) for name in _NAMES]
 
 _HASH = r"(?:^|(?<=[\s;]))#[^\n]*"
 _STRING = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""

@@ -26,6 +26,7 @@ MODULES = (
     "qfleet.circuits",
     "qfleet.devices",
     "qfleet.jax",
+    "qfleet.keras",
     "qfleet.kernels",
     "qfleet.kernels.estimators",
     "qfleet.pennylane",

@@ -19,7 +19,7 @@ from qfleet.compiler.circuit.sampling import EXACT, Sampling
 from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.engine.arguments import checked_observables, checked_symbols
 from qfleet.errors import ArgumentError
-from qfleet.keras.engines import Circuit, Dtype, Tensor, build_engine
+from qfleet.keras.backend_circuit import CircuitSource, Dtype, Tensor, build_circuit
 
 Shape = tuple[int | None, ...]
 STATE_METHODS = ("auto", "state_vector")
@@ -97,11 +97,11 @@ class CircuitLayer(keras.layers.Layer):
         self.observables = checked_observables(observables)
         self.method, self.initial_states = method, initial_states
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling(**sampling)
-        self._engine = build_engine(self._compiled_circuit())
+        self._backend = build_circuit(self._source())
 
-    def _compiled_circuit(self) -> Circuit:
+    def _source(self) -> CircuitSource:
         """Return what is compiled."""
-        return Circuit(
+        return CircuitSource(
             *(self.circuit, self.inputs, self.parameter_names, self.observables),
             dtype=self._state_dtype,
             method=self.method,
@@ -120,7 +120,7 @@ class CircuitLayer(keras.layers.Layer):
 
     def describe(self) -> str:
         """Describe the compiled circuit and its engine as text."""
-        return self._engine.describe()
+        return self._backend.describe()
 
     def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""

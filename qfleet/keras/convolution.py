@@ -10,7 +10,7 @@ import numpy as np
 from qfleet.circuit_checks import one_or_several
 from qfleet.circuits.circuit_json import to_json, value_from_json
 from qfleet.errors import ArgumentError
-from qfleet.keras.engines import Tensor
+from qfleet.keras.backend_circuit import Tensor
 from qfleet.keras.expectation import Expectation
 from qfleet.patches import Pair, check_inputs, patch_grid
 

@@ -7,8 +7,8 @@ import cirq
 import keras
 
 from qfleet.engine.arguments import required_observables
+from qfleet.keras.backend_circuit import CircuitSource, Tensor
 from qfleet.keras.circuit import CircuitLayer, Shape, TrainedCircuit, shapes_of
-from qfleet.keras.engines import Circuit, Tensor
 
 
 @final
@@ -56,7 +56,7 @@ class Expectation(TrainedCircuit):
 
     def call(self, inputs: Tensor | Sequence[Tensor]) -> Tensor:
         """Return expectation values [B, readouts] for angles [B, inputs], or [states, angles]."""
-        return self._rounded(self._engine.expectation(*self._symbols(inputs)))
+        return self._rounded(self._backend.expectation(*self._symbols(inputs)))
 
     def compute_output_shape(self, input_shape: Any) -> Shape:
         """Return the shape of the values, [batch, readouts]."""
@@ -106,9 +106,9 @@ class ControlledExpectation(CircuitLayer):
         sums = required_observables(observables)
         super().__init__(circuit, inputs, observables=sums, **circuit_args)
 
-    def _compiled_circuit(self) -> Circuit:
+    def _source(self) -> CircuitSource:
         # The engine has a gradient per example by inputs only.
-        found = super()._compiled_circuit()
+        found = super()._source()
         return found._replace(inputs=(*self.inputs, *self.parameter_names), parameters=())
 
     def build(self, input_shape: Any) -> None:
@@ -123,7 +123,7 @@ class ControlledExpectation(CircuitLayer):
         *states, angles, parameters = inputs
         symbols = keras.ops.concatenate([self._real(angles), self._real(parameters)], axis=1)
         shared = keras.ops.zeros((0,), self.variable_dtype)
-        found = self._engine.expectation(symbols, shared, *map(self._complex, states))
+        found = self._backend.expectation(symbols, shared, *map(self._complex, states))
         return self._rounded(found)
 
     def compute_output_shape(self, input_shape: Any) -> Shape:

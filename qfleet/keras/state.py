@@ -7,8 +7,8 @@ import cirq
 import keras
 
 from qfleet.compiler.circuit.sampling import SHOTS
+from qfleet.keras.backend_circuit import Tensor
 from qfleet.keras.circuit import TrainedCircuit
-from qfleet.keras.engines import Tensor
 
 
 @final
@@ -47,7 +47,7 @@ class State(TrainedCircuit):
 
     def call(self, inputs: Tensor | Sequence[Tensor]) -> Tensor:
         """Return amplitudes [B, 2**N] for angles [B, inputs], or [states, angles]."""
-        return self._engine.state(*self._symbols(inputs))
+        return self._backend.state(*self._symbols(inputs))
 
     def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
         """Return shape and dtype of the amplitudes, [batch, 2**N]."""
@@ -95,7 +95,7 @@ class Samples(TrainedCircuit):
     def call(self, inputs: Tensor | Sequence[Tensor]) -> Tensor:
         """Return bits int8 [B, shots, N] for angles [B, inputs], or [states, angles]."""
         symbols = (keras.ops.stop_gradient(one) for one in self._symbols(inputs))
-        state = self._engine.state(*symbols)
+        state = self._backend.state(*symbols)
         return _draw_bits(state, self.shots, self.seed, len(self.circuit.all_qubits()))
 
     def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:

@@ -232,7 +232,7 @@ def test_unsupported_arguments_are_refused() -> None:
         layer(np.zeros((2, 4, 4)))
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="JAX alone has a switch for 64 bits")
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX has a switch for 64 bits")
 def test_float64_layer_in_32_bits_of_jax_is_refused() -> None:
     import jax
 

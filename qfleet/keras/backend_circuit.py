@@ -24,7 +24,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 Dtype = Literal["complex64", "complex128"]
 
 
-class Circuit(NamedTuple):
+class CircuitSource(NamedTuple):
     """A circuit with its symbols, and how it is computed.
 
     Attributes:
@@ -48,7 +48,7 @@ class Circuit(NamedTuple):
     initial_states: bool
 
 
-class Engine(abc.ABC):
+class BackendCircuit(abc.ABC):
     """A compiled circuit, as functions of tensors [B, inputs] and [parameters]. Abstract.
 
     Further tensors are initial states [B, 2**N].
@@ -67,11 +67,11 @@ class Engine(abc.ABC):
         """Describe the compiled circuit as text."""
 
 
-def build_engine(circuit: Circuit) -> Engine:
+def build_circuit(source: CircuitSource) -> BackendCircuit:
     """Compile a circuit for Keras's backend.
 
     Args:
-        circuit: The circuit.
+        source: The circuit.
 
     Raises:
         LibraryError: Keras has another backend than TensorFlow, JAX and PyTorch.
@@ -80,16 +80,16 @@ def build_engine(circuit: Circuit) -> Engine:
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":
-        return _TensorFlowEngine(circuit)
+        return _TensorFlowCircuit(source)
     if backend == "jax":
         from qfleet import jax
 
-        _require_precision(circuit.dtype)
-        return _AdapterEngine(circuit, jax)
+        _require_precision(source.dtype)
+        return _AdapterCircuit(source, jax)
     if backend == "torch":
         from qfleet import torch
 
-        return _TorchEngine(circuit, torch)
+        return _TorchCircuit(source, torch)
     raise LibraryError(
         f"Keras has the backend {backend}, which has no circuits: set KERAS_BACKEND to"
         f" {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]} before Keras is imported"
@@ -107,18 +107,18 @@ def _require_precision(dtype: Dtype) -> None:
 
 
 @final
-class _TensorFlowEngine(Engine):
+class _TensorFlowCircuit(BackendCircuit):
     """The simulator of qfleet.tensorflow, without the layers of legacy Keras."""
 
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(self, source: CircuitSource) -> None:
         from qfleet.tensorflow.backends import build_simulator
 
         self.simulator: Simulator = build_simulator(
-            *circuit[:4],
-            dtype=circuit.dtype,
-            method=circuit.method,
-            sampling=circuit.sampling,
-            initial_states=circuit.initial_states,
+            *source[:4],
+            dtype=source.dtype,
+            method=source.method,
+            sampling=source.sampling,
+            initial_states=source.initial_states,
         )
 
     def expectation(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
@@ -131,17 +131,17 @@ class _TensorFlowEngine(Engine):
         return self.simulator.describe()
 
 
-class _AdapterEngine(Engine):
+class _AdapterCircuit(BackendCircuit):
     """A compiled circuit, and the functions of qfleet.jax or qfleet.torch."""
 
-    def __init__(self, circuit: Circuit, adapter: ModuleType) -> None:
+    def __init__(self, source: CircuitSource, adapter: ModuleType) -> None:
         program = compile_circuit_by(
-            circuit.method,
-            *circuit[:4],
-            takes_states=circuit.initial_states,
-            sampling=circuit.sampling,
+            source.method,
+            *source[:4],
+            takes_states=source.initial_states,
+            sampling=source.sampling,
         )
-        self.compiled = CompiledCircuit(program, circuit.dtype, str(devices.resolve(None)))
+        self.compiled = CompiledCircuit(program, source.dtype, str(devices.resolve(None)))
         self._adapter = adapter
 
     def expectation(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
@@ -162,8 +162,8 @@ class _AdapterEngine(Engine):
 
 
 @final
-class _TorchEngine(_AdapterEngine):
-    """An engine that refuses torch.export: programs are numbers, valid in one process."""
+class _TorchCircuit(_AdapterCircuit):
+    """A circuit that refuses torch.export: programs are numbers, valid in one process."""
 
     def _call(
         self, function: str, inputs: Tensor, parameters: Tensor, states: Sequence[Tensor]
