@@ -175,7 +175,7 @@ test-nightly: test-environments ## run the tests that take longest: more than an
 	@$(setup) $(peers)
 	@$(pytest) --dist=worksteal -m nightly
 
-test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
+test-adapters: ## run the tests of the adapters: PyTorch, JAX, Keras 3, PennyLane; in an environment of 5 GB
 	@$(no_settings)$(setup) $(peers)
 	@.venv-peers/bin/python -m qfleet.native >/dev/null
 	@.venv-peers/bin/python -m pytest --numprocesses=2 --dist=worksteal \

@@ -46,7 +46,7 @@ _TRACE = re.compile(r"in user code:.*\n\s+\w+: ", re.DOTALL)  # AutoGraph's, bef
 _KERAS_3 = re.compile(r"<KerasTensor shape=|A KerasTensor (is symbolic|cannot)")
 _KERAS_ADVICE = (
     "Keras 3 does not work here: write `from qfleet.tensorflow.runtime import keras` in place of"
-    " `import keras`"
+    " `import keras`, and qfleet.tensorflow.layers in place of qfleet.keras"
 )
 _INVALID_ARGUMENT = (ValueError, TypeError, tf.errors.InvalidArgumentError)
 
@@ -68,7 +68,7 @@ def build_user_model(features: int, settings: Settings, target: Target) -> keras
     name, verbose = settings.model.model, settings.job.verbose
     model = call_factory(settings, features, target.outputs)
     if not isinstance(model, keras.Model):
-        if type(model).__module__.partition(".")[0] == "keras":
+        if any(one.__module__.partition(".")[0] == "keras" for one in type(model).__mro__):
             raise SettingsError(f"MODEL={name} returned a model of Keras 3: {_KERAS_ADVICE}")
         raise SettingsError(
             f"MODEL={name} returned an object of type {type(model).__name__}: the factory must"

@@ -69,12 +69,6 @@ def with_two_outputs(features: int, settings: Any) -> keras.Model:
     return keras.Model(angles, [keras.layers.Dense(1)(angles), keras.layers.Dense(1)(angles)])
 
 
-class _Keras3Model:
-    """Stands for a model of Keras 3."""
-
-    __module__ = "keras.src.models.functional"
-
-
 def with_missing_keras_3(features: int, settings: Any) -> Any:
     """Fail as `import keras` without Keras 3."""
     raise ModuleNotFoundError("No module named 'keras'", name="keras.layers")
@@ -86,8 +80,22 @@ def with_mixed_keras_3(features: int, settings: Any) -> Any:
 
 
 def with_model_of_keras_3(features: int, settings: Any) -> Any:
-    """Return a model of Keras 3."""
-    return _Keras3Model()
+    """Return a model of Keras 3 with a circuit."""
+    import keras
+
+    from qfleet.keras import Expectation
+
+    qubit = cirq.LineQubit(0)
+    circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x"))(qubit))
+    layer = Expectation(circuit, ["x"], [cirq.Z(qubit)])
+    return keras.Sequential([keras.Input((features,)), keras.layers.Dense(1), layer])
+
+
+def with_subclass_of_keras_3(features: int, settings: Any) -> Any:
+    """Return a model of a class of the user, of Keras 3."""
+    import keras
+
+    return type("Own", (keras.Model,), {"__module__": __name__})()
 
 
 def with_wider_input(features: int, settings: Any) -> keras.Model:

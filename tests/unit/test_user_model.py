@@ -17,6 +17,7 @@ from common.settings import Settings
         ("with_missing_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
         ("with_mixed_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
         ("with_model_of_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
+        ("with_subclass_of_keras_3", SIGNS, "returned a model of Keras 3"),
         ("without_weights", SIGNS, "without trainable weights"),
         ("with_wider_input", SIGNS, r"inputs of the shape \[3\] per example, but .* has 2 angles"),
         (
