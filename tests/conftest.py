@@ -13,7 +13,10 @@ from tests.support.ports import own_port
 
 pytest_plugins = ["tests.support.storage_emulator"]
 
-collect_ignore = ["adapters"]  # their environment is that of `make test-adapters`
+collect_ignore = [
+    "adapters",  # their environment is that of `make test-adapters`
+    "keras",  # a process per backend: tests/support/keras3_run.py
+]
 
 gc.set_threshold(GC_THRESHOLD)  # as run_main does: saves a fifth of the time of compiling tests
 
