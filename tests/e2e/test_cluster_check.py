@@ -51,7 +51,7 @@ def test_probe_writes_to_storage_and_leaves_nothing(empty: str) -> None:
     assert state == "ok"
     assert "qfleet-worker" in text
     assert "wrote to STORAGE" in text
-    assert "probe" not in objects(empty)
+    kube.until(lambda: "probe" not in objects(empty), 60, "the end of the probe's pod")
 
 
 def test_probe_with_a_missing_image_is_one_sentence(empty: str) -> None:
@@ -60,7 +60,7 @@ def test_probe_with_a_missing_image_is_one_sentence(empty: str) -> None:
     assert (code, state) == (2, "missing")
     assert "localhost/nowhere-worker" in text
     assert "\n" not in text
-    assert "probe" not in objects(empty)
+    kube.until(lambda: "probe" not in objects(empty), 60, "the end of the probe's pod")
 
 
 def test_check_names_a_quota_that_is_too_small(empty: str) -> None:
