@@ -20,6 +20,12 @@ LAYERS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """Let each test begin with the same angles, whichever ran before it in this process."""
+    keras.utils.set_random_seed(1)
+
+
 def gradient(function: Callable[[tf.Tensor], tf.Tensor]) -> np.ndarray:
     """Return the gradient of a function of POINT."""
     with tf.GradientTape() as tape:
@@ -39,7 +45,7 @@ def test_function_traced_in_a_callers_tape_has_gradients(name: str, is_built: bo
     traced = tf.function(layer)
     first, second = gradient(traced), gradient(traced)
     expected = gradient(layer)
-    assert np.abs(expected).max() > 0.01
+    assert np.abs(expected).max() > 0.05
     np.testing.assert_allclose(first, expected, atol=1e-12)
     np.testing.assert_allclose(second, expected, atol=1e-12)
 
