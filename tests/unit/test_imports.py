@@ -65,7 +65,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "weights_file": BASE | {"storage"},
     "model_circuits": BASE,
     "built_in_data": {"errors", "settings"},
-    "devices": {"errors", "processes", "settings", "text"},
+    "devices": {"commands", "errors", "processes", "settings", "text"},
     "start_check": BASE | {"data", "model_circuits", "storage", "user_code"},
     "models": BASE | {"data", "model_circuits", "storage", "user_code", "weights_file"},
     "runs": BASE
