@@ -22,7 +22,7 @@ case ${QUICK-} in
 1) quick=(--quick) ;;
 *) refuse "QUICK=$QUICK: 1 takes the libraries of this checkout, 0 compiles them for every Linux." ;;
 esac
-[[ -z ${WHEEL-} || -f $WHEEL ]] || refuse "WHEEL=$WHEEL is no file: give a wheel of qfleet for Linux, or none."
+[[ -z ${WHEEL-} || -f $WHEEL ]] || refuse "WHEEL=$WHEEL does not exist: give a wheel of qfleet for Linux, or none."
 [[ -z ${IMAGE-} ]] || refuse "make images takes no IMAGE: set it for the push, as in \`make push IMAGE=registry/name\`."
 find_engine
 

@@ -304,7 +304,7 @@ def test_denied_push_names_the_login_command(checkout: Path) -> None:
         ("build.sh", ("EPOCHS=3",), "there is no setting EPOCHS here"),
         ("build.sh", ("GPU=yes",), "GPU=yes: 1 builds"),
         ("build.sh", ("QUICK=yes",), "QUICK=yes: 1 takes"),
-        ("build.sh", ("WHEEL=none.whl",), "WHEEL=none.whl is no file"),
+        ("build.sh", ("WHEEL=none.whl",), "WHEEL=none.whl does not exist"),
         ("build.sh", ("ENGINE=nothing",), "there is no nothing on the PATH"),
     ],
 )
