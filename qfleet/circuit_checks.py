@@ -1,5 +1,8 @@
 """Checks of arguments that are circuits, qubits and symbols, by name."""
 
+import json
+from collections.abc import Sequence
+
 import cirq
 import sympy
 
@@ -30,3 +33,21 @@ def qubit(value: object, name: str) -> cirq.Qid:
 
 QUBITS = items(qubit, "a sequence of qubits")
 ANGLES = items(instance(sympy.Expr | float | int, "a symbol or a number"), "a sequence of symbols")
+
+
+def check_angle_names(found: str, names: Sequence[str], layer: str) -> None:
+    """Check the names of a layer's angles that a file of weights has.
+
+    Args:
+        found: The names in the file, as JSON.
+        names: The names of the layer, in order.
+        layer: The layer's name.
+
+    Raises:
+        ArgumentError: The names are others, or in another order.
+    """
+    if found != json.dumps(list(names)):
+        raise ArgumentError(
+            f"the file has angles of other names or in another order than layer {layer}, whose"
+            f" angles are {', '.join(names)[:200]}: load it into a layer of the same parameters"
+        )

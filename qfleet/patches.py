@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from qfleet.argument_checks import integer, items, shown
 from qfleet.errors import ArgumentError
 
@@ -50,6 +52,25 @@ class PatchGrid(NamedTuple):
                 )
             found.append(steps + 1)
         return found[0], found[1]
+
+    def places(self, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows and the columns of the patches' pixels in an image.
+
+        Args:
+            height: Rows of the image.
+            width: Columns of the image.
+
+        Returns:
+            int64 [rows of patches, rows of a patch] and [columns of patches, columns of a patch].
+
+        Raises:
+            ArgumentError: As for `counts`.
+        """
+        rows, columns = (
+            stride * np.arange(count)[:, None] + np.arange(size)
+            for count, size, stride in zip(self.counts(height, width), *self, strict=True)
+        )
+        return rows, columns
 
 
 def patch_grid(kernel_size: int | Pair, stride: int | Pair) -> PatchGrid:

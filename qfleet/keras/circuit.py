@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from qfleet.argument_checks import checked, choice, flag, instance, integer, shown
-from qfleet.circuit_checks import CIRCUIT
+from qfleet.circuit_checks import CIRCUIT, check_angle_names
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.choose_method import Method, method_names
 from qfleet.compiler.circuit.plain_operations import bind
@@ -262,12 +262,7 @@ class TrainedCircuit(CircuitLayer):
         """
         values = {key: store[key] for key in store.keys()}  # noqa: SIM118 (not a mapping)
         found = np.asarray(values.pop(_NAMES, ()), np.uint8).tobytes().decode()
-        if found != json.dumps(self.parameter_names):
-            raise ArgumentError(
-                f"the file has angles of other names or in another order than layer {self.name},"
-                f" whose angles are {', '.join(self.parameter_names)[:200]}: load it into a layer"
-                " of the same parameters"
-            )
+        check_angle_names(found, self.parameter_names, self.name)
         super().load_own_variables(values)
 
     @property

@@ -5,7 +5,6 @@ from typing import Any, final
 
 import cirq
 import keras
-import numpy as np
 
 from qfleet.circuit_checks import one_or_several
 from qfleet.circuits.circuit_json import to_json, value_from_json
@@ -96,17 +95,13 @@ class QuantumConvolution(keras.layers.Layer):
         """Return expectation values [B, H', W', channels] for images [B, H, W, C]."""
         ops = keras.ops
         _, height, width, channels = images.shape
-        counts, (size, stride) = self._grid.counts(height, width), self._grid
-        corners = [
-            stride[axis] * np.arange(count)[:, None] + np.arange(size[axis])
-            for axis, count in enumerate(counts)
-        ]
-        patches = ops.take(images, corners[0], axis=1)  # [B, H', rows, W, C]
-        patches = ops.take(patches, corners[1], axis=3)  # [B, H', rows, W', columns, C]
+        rows, columns = self._grid.places(height, width)
+        patches = ops.take(images, rows, axis=1)  # [B, H', rows, W, C]
+        patches = ops.take(patches, columns, axis=3)  # [B, H', rows, W', columns, C]
         flat = ops.transpose(patches, (0, 1, 3, 2, 4, 5))
         flat = ops.reshape(flat, (-1, self._grid.pixels * channels))
         values = ops.concatenate([circuit(flat) for circuit in self.circuits], axis=-1)
-        return ops.reshape(values, (-1, *counts, values.shape[-1]))
+        return ops.reshape(values, (-1, len(rows), len(columns), values.shape[-1]))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
         """Return the shape of the values, [batch, H', W', channels]."""

@@ -11,9 +11,27 @@ from qfleet.keras.backend_circuit import CircuitSource, Tensor
 from qfleet.keras.circuit import CircuitLayer, Shape, TrainedCircuit, shapes_of
 
 
+class _Readouts(CircuitLayer):
+    """A circuit with observables. Abstract."""
+
+    def __init__(
+        self,
+        circuit: cirq.Circuit,
+        inputs: Sequence[str],
+        observables: Sequence[cirq.PauliSum | cirq.PauliString],
+        **circuit_args: Any,
+    ) -> None:
+        sums = required_observables(observables)
+        super().__init__(circuit, inputs, observables=sums, **circuit_args)
+
+    def compute_output_shape(self, input_shape: Any) -> Shape:
+        """Return the shape of the values, [batch, readouts]."""
+        return shapes_of(input_shape)[0][0], len(self.observables)
+
+
 @final
 @keras.saving.register_keras_serializable("qfleet")
-class Expectation(TrainedCircuit):
+class Expectation(_Readouts, TrainedCircuit):
     """Expectation values of a circuit with trained angles: [B, inputs] -> [B, readouts].
 
     Differentiable by the inputs and by the weight `angles` [parameters]: once and twice on
@@ -44,28 +62,14 @@ class Expectation(TrainedCircuit):
         [[1.0], [-1.0]]
     """
 
-    def __init__(
-        self,
-        circuit: cirq.Circuit,
-        inputs: Sequence[str],
-        observables: Sequence[cirq.PauliSum | cirq.PauliString],
-        **circuit_args: Any,
-    ) -> None:
-        sums = required_observables(observables)
-        super().__init__(circuit, inputs, observables=sums, **circuit_args)
-
     def call(self, inputs: Tensor | Sequence[Tensor]) -> Tensor:
         """Return expectation values [B, readouts] for angles [B, inputs], or [states, angles]."""
         return self._rounded(self._backend.expectation(*self._symbols(inputs)))
 
-    def compute_output_shape(self, input_shape: Any) -> Shape:
-        """Return the shape of the values, [batch, readouts]."""
-        return shapes_of(input_shape)[0][0], len(self.observables)
-
 
 @final
 @keras.saving.register_keras_serializable("qfleet")
-class ControlledExpectation(CircuitLayer):
+class ControlledExpectation(_Readouts):
     """Expectation values of a circuit whose parameters other layers compute, per example.
 
     Called as `layer([angles, parameters])` with [B, inputs] and [B, parameters], or as
@@ -96,16 +100,6 @@ class ControlledExpectation(CircuitLayer):
         [[-1.0]]
     """
 
-    def __init__(
-        self,
-        circuit: cirq.Circuit,
-        inputs: Sequence[str],
-        observables: Sequence[cirq.PauliSum | cirq.PauliString],
-        **circuit_args: Any,
-    ) -> None:
-        sums = required_observables(observables)
-        super().__init__(circuit, inputs, observables=sums, **circuit_args)
-
     def _source(self) -> CircuitSource:
         # The engine has a gradient per example by inputs only.
         found = super()._source()
@@ -125,7 +119,3 @@ class ControlledExpectation(CircuitLayer):
         shared = keras.ops.zeros((0,), self.variable_dtype)
         found = self._backend.expectation(symbols, shared, *map(self._complex, states))
         return self._rounded(found)
-
-    def compute_output_shape(self, input_shape: Any) -> Shape:
-        """Return the shape of the values, [batch, readouts]."""
-        return shapes_of(input_shape)[0][0], len(self.observables)

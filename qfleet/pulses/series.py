@@ -34,8 +34,17 @@ class PiecewiseConstant(Envelope):
         return np.eye(len(values))[:, np.newaxis]
 
 
-class _Linear(Envelope):
-    """A sum of fixed functions with trained coefficients."""
+class _Series(Envelope):
+    """A sum of fixed functions with trained coefficients. Abstract."""
+
+    terms: int
+
+    def __post_init__(self) -> None:
+        integer(1, self.grid.samples)(self.terms, "terms")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"c{at + 1}" for at in range(self.terms))
 
     @property
     @abstractmethod
@@ -50,7 +59,7 @@ class _Linear(Envelope):
 
 
 @dataclass(frozen=True)
-class CosineSeries(_Linear):
+class CosineSeries(_Series):
     """u(t) = sum_n c_n (1 - cos(2 pi n t / T)) / 2, with c_n in rad/ns: 0 at both ends.
 
     The series of Martinis and Geller 2014 (arXiv:1402.5467).
@@ -61,13 +70,6 @@ class CosineSeries(_Linear):
     """
 
     terms: int = 4
-
-    def __post_init__(self) -> None:
-        integer(1, self.grid.samples)(self.terms, "terms")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"c{at + 1}" for at in range(self.terms))
 
     def bounds(self, limit: float) -> list[Bound]:
         return [(-limit / self.terms, limit / self.terms)] * self.terms
@@ -81,7 +83,7 @@ class CosineSeries(_Linear):
 
 
 @dataclass(frozen=True)
-class BSplineSeries(_Linear):
+class BSplineSeries(_Series):
     """u(t) = sum_n c_n B_n(t) of cubic B-splines, with c_n in rad/ns: 0 at both ends.
 
     The knots are uniform, and no amplitude exceeds the largest c_n (de Boor, A Practical Guide to
@@ -93,13 +95,6 @@ class BSplineSeries(_Linear):
     """
 
     terms: int = 8
-
-    def __post_init__(self) -> None:
-        integer(1, self.grid.samples)(self.terms, "terms")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"c{at + 1}" for at in range(self.terms))
 
     def bounds(self, limit: float) -> list[Bound]:
         return [(-limit, limit)] * self.terms

@@ -11,7 +11,7 @@ import cirq
 import numpy as np
 
 from qfleet.argument_checks import checked, choice, flag, instance, shown
-from qfleet.circuit_checks import CIRCUIT
+from qfleet.circuit_checks import CIRCUIT, check_angle_names
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.any_program import AnyProgram, Contraction
 from qfleet.compiler.choose_method import Method, method_names
@@ -204,11 +204,11 @@ class _AngleNames(tf.train.experimental.PythonState):
     """The names of a layer's angles in a checkpoint of TensorFlow; earlier ones have none."""
 
     def __init__(self, layer: str, names: Sequence[str]) -> None:
-        self._layer, self._names = layer, json.dumps(list(names))
+        self._layer, self._names = layer, tuple(names)
 
     def serialize(self) -> str:
         """Return the names as JSON."""
-        return self._names
+        return json.dumps(self._names)
 
     def deserialize(self, string_value: bytes | str) -> None:
         """Check the names that were saved.
@@ -216,12 +216,7 @@ class _AngleNames(tf.train.experimental.PythonState):
         Raises:
             ArgumentError: They are others, or in another order.
         """
-        if tf.compat.as_text(string_value) != self._names:
-            found = ", ".join(json.loads(self._names))[:200]
-            raise ArgumentError(
-                f"the file has angles of other names or in another order than layer {self._layer},"
-                f" whose angles are {found}: load it into a layer of the same parameters"
-            )
+        check_angle_names(tf.compat.as_text(string_value), self._names, self._layer)
 
 
 class TrainedCircuit(CircuitLayer):

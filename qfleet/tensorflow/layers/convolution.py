@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, final
 
 import cirq
-import numpy as np
 
 from qfleet.circuit_checks import one_or_several
 from qfleet.circuits.circuit_json import to_json, value_from_json
@@ -93,18 +92,13 @@ class QuantumConvolution(keras.layers.Layer):
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """Return expectation values [B, H', W', channels] for images [B, H, W, C]."""
         _, height, width, channels = images.shape
-        down, right = self._grid.counts(height, width)
-        size, stride = self._grid
-        corners = (
-            stride[axis] * np.arange(count)[:, None] + np.arange(size[axis])
-            for axis, count in enumerate((down, right))
-        )
-        patches = tf.gather(images, next(corners), axis=1)  # [B, H', rows, W, C]
-        patches = tf.gather(patches, next(corners), axis=3)  # [B, H', rows, W', columns, C]
+        rows, columns = self._grid.places(height, width)
+        patches = tf.gather(images, rows, axis=1)  # [B, H', rows, W, C]
+        patches = tf.gather(patches, columns, axis=3)  # [B, H', rows, W', columns, C]
         flat = tf.transpose(patches, [0, 1, 3, 2, 4, 5])
         flat = tf.reshape(flat, [-1, self._grid.pixels * channels])
         values = tf.concat([circuit(flat) for circuit in self.circuits], -1)
-        return tf.reshape(values, [-1, down, right, values.shape[-1]])
+        return tf.reshape(values, [-1, len(rows), len(columns), values.shape[-1]])
 
     def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuits and observables are Cirq JSON."""
