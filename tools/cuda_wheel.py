@@ -4,13 +4,11 @@ It puts one file into the installed package qfleet. nvcc links the C library of 
 wheel's tag names an own version of it.
 """
 
-import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from qfleet.native.cuda.__main__ import RELEASED, build, checked_sources, cuda_toolchain
+from tools import wheel_files
 
 ROOT = Path(__file__).parents[1]
 FILE = Path("qfleet/native/lib/libqfleet_cuda.so")
@@ -66,21 +64,8 @@ def pack(library: Path, out: Path) -> Path:
         (tree / FILE).write_bytes(library.read_bytes())
         (info / "METADATA").write_text(METADATA.format(version=version), encoding="utf-8")
         (info / "WHEEL").write_text(WHEEL, encoding="utf-8")
-        python = [sys.executable, "-m"]
-        subprocess.run(
-            [*python, "wheel", "pack", "--dest-dir", packed, tree],
-            check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        (wheel,) = packed.glob("*.whl")
-        shown = subprocess.run(
-            [*python, "auditwheel", "show", wheel], check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
-        found = re.search(r'"(manylinux_2_\d+_\w+)"', shown)
-        if found is None:
-            raise RuntimeError(f"the wheel suits no Linux: {shown}")
-        tag = [*python, "wheel", "tags", "--remove", f"--platform-tag={found[1]}", wheel]
-        subprocess.run(tag, check=True, stdout=subprocess.DEVNULL)
-        (wheel,) = packed.glob("*.whl")
+        wheel = wheel_files.pack(tree, packed)
+        wheel = wheel_files.retagged(wheel, wheel_files.manylinux(wheel))
         out.mkdir(exist_ok=True)
         target = out / wheel.name
         target.write_bytes(wheel.read_bytes())  # it may be on another disk

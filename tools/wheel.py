@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from platform import machine
 
-from tools import cuda_wheel
+from tools import cuda_wheel, wheel_files
 
 ROOT = Path(__file__).parents[1]
 CUDA = "cuda"
@@ -99,9 +99,7 @@ def build(platform: Platform, out: Path, commit: str = "HEAD", *, quick: bool = 
         subprocess.run(["tar", "x"], cwd=source, check=True, input=archive.stdout)
         build_wheel(source, built, platform, quick=quick)
         (untagged,) = built.glob("*.whl")
-        tag = ["-m", "wheel", "tags", "--remove", f"--platform-tag={platform.tag}", untagged]
-        subprocess.run([sys.executable, *tag], check=True, stdout=subprocess.DEVNULL)
-        (wheel,) = built.glob("*.whl")
+        wheel = wheel_files.retagged(untagged, platform.tag)
         if quick:
             wheel = changed(wheel, Path(folder), add_built_libraries)
         elif platform.tag.startswith("manylinux"):
@@ -139,18 +137,12 @@ def changed(wheel: Path, folder: Path, change: Callable[[Path], None]) -> Path:
         folder: For files meanwhile.
         change: Called with the tree.
     """
-    subprocess.run(
-        [sys.executable, "-m", "wheel", "unpack", "--dest", folder, wheel],
-        check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    wheel_files.unpack(wheel, folder)
     (tree,) = folder.glob("qfleet-*")
     change(tree)
     packed = folder / "packed"
     packed.mkdir()
-    pack = [sys.executable, "-m", "wheel", "pack", "--dest-dir", packed, tree]
-    subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
-    (found,) = packed.glob("*.whl")
-    return found
+    return wheel_files.pack(tree, packed)
 
 
 def add_tensorflow_ops(tree: Path) -> None:
@@ -182,11 +174,9 @@ def check_c_library(wheel: Path, tag: str) -> None:
     Raises:
         RuntimeError: It needs a newer one than the tag allows.
     """
-    command = [sys.executable, "-m", "auditwheel", "show", wheel]
-    report = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found = re.search(r'"(manylinux_2_(\d+)_\w+)"', report)
-    if found is None or int(found[2]) > int(tag.split("_")[2]):
-        raise RuntimeError(f"the wheel does not suit {tag}: {report}")
+    needed = wheel_files.manylinux(wheel)
+    if int(needed.split("_")[2]) > int(tag.split("_")[2]):
+        raise RuntimeError(f"the wheel does not suit {tag}: it needs {needed}")
 
 
 if __name__ == "__main__":
