@@ -18,7 +18,7 @@ from common.commands import command
 from common.epoch_bar import curve, losses
 from common.errors import RunError, run_main
 from common.metrics import line
-from common.runs.mlflow_store import MlflowStore
+from common.runs.mlflow_store import VIEW_COMMAND, MlflowStore
 from common.runs.run import Run
 from common.settings import Settings
 from common.settings.options import RunsOptions
@@ -28,9 +28,6 @@ from common.waiting import Waiting
 
 PIPE_WIDTH = 120
 """Columns of output to a file or a pipe."""
-
-VIEW = "MLFLOW_ALLOW_FILE_STORE=true mlflow ui"
-"""Command of the package mlflow that shows a folder; MLflow 3 asks for this consent."""
 
 COLORS = {
     "finished": "green",
@@ -169,7 +166,7 @@ def export(console: Console, root: StoragePath, names: list[str], folder: str) -
     for run in chosen:
         action = "Updated" if store.write(run) else "Exported"
         console.print(f"{action} {escape(run.name)}", soft_wrap=True)
-    shown = f"{VIEW} --backend-store-uri {shlex.quote(folder)}"
+    shown = f"{VIEW_COMMAND} --backend-store-uri {shlex.quote(folder)}"
     console.print(f"MLflow shows the runs: {escape(shown)}", soft_wrap=True)
 
 

@@ -30,22 +30,26 @@ find_engine
 revision=$(git rev-parse HEAD 2>/dev/null) || revision=unknown
 [[ -z $(git status --porcelain --untracked-files=no 2>/dev/null) ]] || revision+=-dirty
 
-rm -rf dist/images
-mkdir -p dist/images
+# The Dockerfile takes the wheels from dist/images; WHEEL may lie there.
+new=dist/images.new
+rm -rf $new
+mkdir -p $new
 if [[ -n ${WHEEL-} ]]; then
-    cp "$WHEEL" dist/images
+    cp "$WHEEL" $new
     revision=unknown
 else
     [[ $(uname) == Linux ]] || refuse "only Linux builds the wheel of an image: set WHEEL to one of a release."
     echo "Building the wheel of qfleet: takes minutes." >&2
-    .venv-wheel/bin/python -m tools.wheel --changes --out=dist/images "${quick[@]}" "linux-$(uname -m)" >&2 ||
+    .venv-wheel/bin/python -m tools.wheel --changes --out=$new "${quick[@]}" "linux-$(uname -m)" >&2 ||
         refuse "the wheel of qfleet could not be built: see the last lines above."
 fi
 if [[ " ${stages[*]} " == *" worker-gpu "* ]]; then
-    .venv-wheel/bin/python -m tools.wheel --out=dist/images/cuda cuda >&2 ||
+    .venv-wheel/bin/python -m tools.wheel --out=$new/cuda cuda >&2 ||
         refuse "the wheel for GPUs could not be built: see the last lines above."
 fi
 
+rm -rf dist/images
+mv $new dist/images
 for stage in "${stages[@]}"; do
     echo "Building $(local_name "$stage"): takes minutes the first time, seconds after a change of the code." >&2
     "$ENGINE" build ${BASE:+--build-arg "BASE=$BASE"} --target "$stage" --tag "$(local_name "$stage")" \

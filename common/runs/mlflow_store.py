@@ -35,11 +35,14 @@ EXPERIMENT = "qfleet"
 ID = "qfleet.id"
 """Tag that names the exported run."""
 
-ENVIRONMENT = {
-    "MLFLOW_ALLOW_FILE_STORE": "true",  # MLflow 3 asks for this consent to folders
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-}
+_CONSENT = "MLFLOW_ALLOW_FILE_STORE"
+"""Variable of the environment by which MLflow 3 consents to folders."""
+
+_ENVIRONMENT = {_CONSENT: "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
 """Variables that MLflow reads."""
+
+VIEW_COMMAND = f"{_CONSENT}=true mlflow ui"
+"""Shows a folder."""
 
 MAX_BATCH = 1000
 """Most metrics that MLflow takes in one call."""
@@ -186,7 +189,7 @@ def _import_mlflow() -> Any:
     Raises:
         SettingsError: It is not installed.
     """
-    for name, value in ENVIRONMENT.items():
+    for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         import mlflow
