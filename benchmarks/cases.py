@@ -15,10 +15,14 @@ Row = Mapping[str, Any]  # of results.json: system, task, model, qubits, batch, 
 _LEAST_GIB = 0.2
 """Less memory than this above the idle process is not extrapolated: it is not that of states."""
 
+_MOST_STATES = 32
+"""More states per gate and example than these are not extrapolated: they are the memory of a
+compiler."""
+
 MAX_CASE_SECONDS = 60.0
 """Predicted time above which a case of another system is skipped."""
 
-MAX_COMPILATION_SECONDS = 600.0
+MAX_COMPILATION_SECONDS = 150.0
 """Predicted time of compilation and first step above which a case of another system is skipped."""
 
 MAX_PEER_SECONDS = 2_400.0
@@ -204,10 +208,17 @@ def predicted_gib(rows: Iterable[Row], system: str, task: str, case: SpeedCase) 
     if not known:
         return None
     row = max(known, key=lambda row: (row["qubits"], row["batch"]))
-    gates = model(case.model, case.qubits).gates / model(case.model, row["qubits"]).gates
-    scale = 2 ** (case.qubits - row["qubits"]) * case.batch / row["batch"] * gates
+    measured = SpeedCase(case.model, row["qubits"], row["batch"])
     own = row["peak_gib"] - row["idle_gib"]
-    return row["idle_gib"] + own * scale if own > _LEAST_GIB else None
+    states = own / _gib_of_states(measured)  # of each gate
+    if own < _LEAST_GIB or states > _MOST_STATES:
+        return None
+    return row["idle_gib"] + states * _gib_of_states(case)
+
+
+def _gib_of_states(case: SpeedCase) -> float:
+    """Return the memory of a complex64 state per gate and example."""
+    return model(case.model, case.qubits).gates * case.batch * 2.0 ** (case.qubits + 3 - 30)
 
 
 def predicted_compilation(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.cases import (
     MAX_CASE_SECONDS,
+    MAX_COMPILATION_SECONDS,
     MAX_MEMORY_SHARE,
     Row,
     SpeedBound,
@@ -46,7 +47,7 @@ The prediction is the time measured at that width.
 Otherwise it is G (a + b 2**N) for a circuit of G gates and N qubits.
 The coefficients a and b come from the two widest measured circuits.
 So are cases whose compilation and first step take more than {COMPILATION_SECONDS / 60:g} minutes,
-or are predicted to.
+or are predicted to take more than {MAX_COMPILATION_SECONDS / 60:g} minutes.
 Cases that are predicted to need more than {MAX_MEMORY_SHARE:.0%} of the memory are omitted too.
 qsim does not train."""
 

@@ -111,18 +111,24 @@ def test_skip_reason_is_for_slow_peers_only() -> None:
 
 def test_predicted_gib_scales_states_and_gates() -> None:
     gates = {qubits: model("qcnn", qubits).gates for qubits in (12, 16)}
-    known = row("torchquantum", 12, 8, 1.0) | {"idle_gib": 0.5, "peak_gib": 1.5}
+    known = row("torchquantum", 12, 8, 1.0) | {"idle_gib": 0.5, "peak_gib": 0.9}
     case = SpeedCase("qcnn", 16, 16)
-    expected = 0.5 + 2**4 * 2 * gates[16] / gates[12]
+    expected = 0.5 + 0.4 * 2**4 * 2 * gates[16] / gates[12]
     found = cases.predicted_gib([known], "torchquantum", "train", case)
     assert found == pytest.approx(expected)
     small = known | {"peak_gib": 0.6}
     assert cases.predicted_gib([small], "torchquantum", "train", case) is None
 
 
+def test_predicted_gib_ignores_the_memory_of_a_compiler() -> None:
+    compiled = row("tensorcircuit", 4, 32, 1.0) | {"idle_gib": 0.5, "peak_gib": 1.4}
+    case = SpeedCase("qcnn", 8, 32)
+    assert cases.predicted_gib([compiled], "tensorcircuit", "train", case) is None
+
+
 def test_skip_reason_names_memory_and_compilation() -> None:
-    case = SpeedCase("qcnn", 16, 16)
-    large = row("torchquantum", 12, 16, 0.001) | {"idle_gib": 0.5, "peak_gib": 1e6}
+    case = SpeedCase("qcnn", 28, 16)
+    large = row("torchquantum", 12, 16, 0.001) | {"idle_gib": 0.5, "peak_gib": 1.5}
     slow = [
         row("tensorcircuit", qubits, 16, 0.001) | {"first_step_s": seconds}
         for qubits, seconds in ((8, 100.0), (12, 500.0))
