@@ -9,7 +9,13 @@ from common.text import plural
 from planning.reasons import milliseconds
 from planning.workload import WorkloadAnalysis
 from qfleet.engine import gpus
-from qfleet.engine.device_times import cpu_seconds, gpu_seconds
+from qfleet.engine.device_times import batch_for_speedup, cpu_seconds, gpu_seconds
+
+UNDIVIDED_SECONDS, EXCHANGE_SECONDS = 1.2e-3, 0.3e-3
+"""Of a step of two workers on two cores: what is no circuit and no exchange, and the exchange."""
+
+EFFICIENCY = 0.75
+"""Speed-up per GPU from which several GPUs are recommended."""
 
 
 def before_analysis(settings: Settings) -> Settings:
@@ -70,6 +76,27 @@ def gpu_count(settings: Settings) -> int:
     return 1 if ":" in device else max(1, gpus.gpu_count())
 
 
+def batches_that_pay(workload: WorkloadAnalysis, count: int) -> tuple[int, int]:
+    """Return the batches from which GPUs are faster than one, and worth their number.
+
+    Args:
+        workload: Workload of the training.
+        count: Number of GPUs, at least 2.
+    """
+    faster, worthwhile = (
+        batch_for_speedup(
+            workload.qubits,
+            workload.operations,
+            count,
+            speedup,
+            undivided=UNDIVIDED_SECONDS,
+            exchange=EXCHANGE_SECONDS,
+        )
+        for speedup in (1.0, EFFICIENCY * count)
+    )
+    return faster, worthwhile
+
+
 def explain(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Iterator[str]:
     """Yield sentences about the device, if this machine has a choice.
 
@@ -87,6 +114,13 @@ def explain(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Itera
         yield (
             f"DEVICE={settings.model.device}: the circuits of {plural(batch, 'example')} are"
             f" predicted to take {on_gpu} on a GPU and {on_cpu} on the CPU."
+        )
+    if count > 1 and workload.network_width is None:
+        faster, worthwhile = batches_that_pay(workload, count)
+        yield (
+            f"{count} GPUs are predicted to be faster than one from BATCH={faster} on, and"
+            f" {EFFICIENCY * count:g} times as fast from BATCH={worthwhile} on: they divide the"
+            " circuits of a batch, and nothing else of a step."
         )
     if count:
         yield (

@@ -45,6 +45,34 @@ def gpu_seconds(qubits: int, operations: float, batch: int, amplitude_bytes: int
     return GPU_CALL_SECONDS + GPU_CALL_SECONDS_PER_QUBIT * qubits + batch * example
 
 
+def batch_for_speedup(
+    qubits: int,
+    operations: float,
+    devices: int,
+    speedup: float,
+    *,
+    undivided: float,
+    exchange: float,
+) -> int:
+    """Return the smallest batch whose step is faster by a factor on several GPUs than on one.
+
+    A step of one GPU takes `undivided` + call + batch * example. On several GPUs, the last term is
+    divided by their number, and the all-reduce is added.
+
+    Args:
+        qubits: As for `gpu_seconds`.
+        operations: As for `gpu_seconds`.
+        devices: Number of GPUs.
+        speedup: The factor, at least 1 and less than `devices`.
+        undivided: Seconds of a step that do not depend on the batch, without the call.
+        exchange: Seconds of an all-reduce.
+    """
+    call = gpu_seconds(qubits, operations, 0)
+    example = gpu_seconds(qubits, operations, 1) - call
+    constant = (speedup - 1) * (undivided + call) + speedup * exchange
+    return math.ceil(constant / (example * (1 - speedup / devices)))
+
+
 def cpu_seconds(operations: float, batch: int, threads: int, amplitude_bytes: int = 8) -> float:
     """Predict the time of a step on the CPU, in seconds.
 

@@ -4,6 +4,7 @@ import functools
 import platform
 from typing import Any
 
+from qfleet.errors import CircuitError
 from qfleet.native.libraries import (
     PROCESSORS,
     packaged_tensorflows,
@@ -32,4 +33,20 @@ def ops() -> Any:
     """Return the library's TensorFlow operations; they are loaded once."""
     from qfleet.tensorflow.framework import tf
 
-    return tf.load_op_library(str(tensorflow_path()))
+    loaded = tf.load_op_library(str(tensorflow_path()))
+    for name in dir(loaded):
+        if name.startswith("Qfleet"):
+            tf.RegisterGradient(name)(_refuse_gradient)
+    return loaded
+
+
+def _refuse_gradient(*_: object) -> None:
+    """Refuse what does not use the gradients that the simulators define, by which ops are wrapped.
+
+    Raises:
+        CircuitError: Always.
+    """
+    raise CircuitError(
+        "TensorFlow differentiates a circuit by tf.GradientTape only, also twice: forward mode and"
+        " tf.vectorized_map of gradients are not supported"
+    )

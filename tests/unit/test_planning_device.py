@@ -15,6 +15,7 @@ from planning.machine_profile import QUICK, MachineProfile, group_setups, start_
 from planning.options import options
 from planning.recommend import recommend
 from qfleet.engine import gpus
+from qfleet.engine.device_times import gpu_seconds
 from tests.unit.test_planner import HERE, costs, measured, workload
 
 TWO_GPUS = dataclasses.replace(HERE, gpus=2)
@@ -85,14 +86,28 @@ def test_gpus_of_a_plan_are_those_that_workers_get(
 
 def test_sentences_state_both_predicted_times(machine: Any) -> None:
     machine(2)
-    first, second = device.explain(chosen(), workload(14), 2)
+    first, second, third = device.explain(chosen(), workload(14), 2)
     assert first.startswith("DEVICE=cuda: the circuits of 64 examples are predicted to take ")
     assert first.count(" ms on ") == 2
-    assert second.startswith("More workers than 2 GPUs bring nothing")
+    assert second.startswith("2 GPUs are predicted to be faster than one from BATCH=")
+    assert third.startswith("More workers than 2 GPUs bring nothing")
     (only,) = device.explain(chosen("DEVICE=cpu"), workload(14), 2)
     assert only.startswith("DEVICE=cpu: ")
     machine(0)
     assert not list(device.explain(chosen(), workload(14), 2))
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_batches_that_pay_have_the_predicted_speedup(count: int) -> None:
+    one = workload(8)
+    for batch, speedup in zip(
+        device.batches_that_pay(one, count), (1.0, device.EFFICIENCY * count), strict=True
+    ):
+        alone, divided = (
+            device.UNDIVIDED_SECONDS + gpu_seconds(8, one.operations, rows)
+            for rows in (batch, batch / count)
+        )
+        assert alone / (divided + device.EXCHANGE_SECONDS) == pytest.approx(speedup, rel=1e-3)
 
 
 def test_plan_considers_a_worker_per_gpu_at_most() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import sympy
 
+from qfleet.errors import CircuitError
 from qfleet.tensorflow.layers import ControlledExpectation, Expectation, State
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -86,3 +87,11 @@ def test_tape_of_the_trace_watches_only_what_it_is_told() -> None:
     by_inputs, by_angles = step(POINT)
     np.testing.assert_allclose(by_inputs, gradient(layer) / 0.3, atol=1e-12)
     assert by_angles.shape == (1,)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_forward_mode_is_refused_by_name(name: str) -> None:
+    layer = LAYERS[name]()
+    tangent = tf.autodiff.ForwardAccumulator(POINT, tf.ones_like(POINT))
+    with pytest.raises(CircuitError, match="forward mode"), tangent:
+        layer(POINT)
