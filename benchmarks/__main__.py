@@ -27,6 +27,7 @@ HERE = Path(__file__).parent
 ROUNDS, QUICK_ROUNDS = 5, 3
 EPOCH_TIMEOUT_SECONDS = 1_800.0  # a whole epoch of 23 qubits is one response
 EXIT_MISSED = 1
+CONTINUED = ", the last part of the run; the load before it is that of the parts before"
 # Cases of qfleet only, each in a new process, so that the peak memory is that of the case.
 FULL = ((SpeedCase("qcnn", 23, 1000, nonzero_angles=1), "epoch"),)
 LARGE = (*FULL, (SpeedCase("qcnn", 23, 32), "epoch"), (SpeedCase("qcnn", 28, 1), "train"))
@@ -60,7 +61,7 @@ def main() -> int:
     }
     methods = dict.fromkeys(row["method"] for row in results.rows if row["system"] == "qfleet")
     facts["simulator of qfleet"] = "; ".join(methods) or "none"
-    facts["duration"] = f"{time.monotonic() - start:.0f} s"
+    facts["duration"] = f"{time.monotonic() - start:.0f} s" + CONTINUED * ("RESUME" in flags)
     limits = table.limits(results.rows, [b for b in BOUNDS if not quick or b.floor is not None])
     omitted = [*map(str, results.omitted), *results.failures]
     (folder / "RESULTS.md").write_text(table.results(results.rows, limits, omitted, facts))

@@ -22,7 +22,7 @@ compiler."""
 MAX_CASE_SECONDS = 60.0
 """Predicted time above which a case of another system is skipped."""
 
-MAX_COMPILATION_SECONDS = 150.0
+MAX_COMPILATION_SECONDS = 90.0
 """Predicted time of compilation and first step above which a case of another system is skipped."""
 
 MAX_PEER_SECONDS = 2_400.0
