@@ -12,7 +12,7 @@ from qfleet.engine import gpus
 from qfleet.engine.device_times import batch_for_speedup, cpu_seconds, gpu_seconds
 
 UNDIVIDED_SECONDS, EXCHANGE_SECONDS = 1.2e-3, 0.3e-3
-"""Of a step of two workers on two cores: what is no circuit and no exchange, and the exchange."""
+"""Of a step of two workers on two cores: all but circuits and exchange, and the exchange."""
 
 EFFICIENCY = 0.75
 """Speed-up per GPU from which several GPUs are recommended."""

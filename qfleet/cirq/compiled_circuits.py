@@ -11,6 +11,8 @@ from numpy.typing import DTypeLike
 
 from qfleet.cirq import fallback
 from qfleet.cirq import measurements as terminal
+from qfleet.cirq.dynamic import DynamicCircuit, NoForm
+from qfleet.cirq.sweeps import symbol_values
 from qfleet.compiler.circuit import lowering
 from qfleet.compiler.circuit.identity import circuit_identity, identity
 from qfleet.compiler.circuit.symbols import parameter_names
@@ -66,10 +68,12 @@ class CompiledCircuits:
         self._keys: _Cache[object] = _Cache()
         self._compiled: _Cache[CompiledCircuit] = _Cache()
         self._reasons: _Cache[tuple[cirq.FrozenCircuit, str]] = _Cache()
+        self._dynamic: _Cache[tuple[cirq.FrozenCircuit, DynamicCircuit]] = _Cache()
 
     def __getstate__(self) -> dict[str, object]:
         # A copy holds other circuits: the numbers of the original ones would name any object.
-        return self.__dict__ | {"_parts": _Cache(), "_reasons": _Cache()}
+        fresh: dict[str, object] = {"_parts": _Cache(), "_reasons": _Cache(), "_dynamic": _Cache()}
+        return self.__dict__ | fresh
 
     def reason_for_cirq(self, program: cirq.AbstractCircuit, qubits: Sequence[cirq.Qid]) -> str:
         """Return what the engine has no form for; see `fallback.reason_for_cirq`.
@@ -94,6 +98,37 @@ class CompiledCircuits:
             return Parts(whole, circuit, measured, tuple(sorted(parameter_names(circuit))), key)
 
         return self._parts.get_or_make(id(whole), split)  # no other's: the parts hold the object
+
+    def dynamic(
+        self,
+        program: cirq.AbstractCircuit,
+        resolver: cirq.ParamResolver,
+        noise: cirq.NoiseModel,
+    ) -> DynamicCircuit:
+        """Return a circuit with noise or measurements before the end, at a point of a sweep.
+
+        Args:
+            program: The circuit.
+            resolver: Values of its symbols.
+            noise: The noise after each moment.
+
+        Raises:
+            NoForm: The engine has no form for an operation.
+            CircuitError: A symbol has no value, or an operation is not supported.
+        """
+        whole = program.freeze()
+        names = sorted(parameter_names(whole))
+        values = symbol_values(names, [resolver])[0]
+
+        def make() -> tuple[cirq.FrozenCircuit, DynamicCircuit]:
+            point = dict(zip(names, values, strict=True))
+            circuit = _unrolled(cirq.resolve_parameters(whole, point))
+            qubits = sorted(circuit.all_qubits())
+            if noise is not cirq.NO_NOISE:
+                circuit = _unrolled(cirq.Circuit(noise.noisy_moments(circuit, qubits)))
+            return whole, DynamicCircuit(circuit, sorted(circuit.all_qubits()), self._dtype)
+
+        return self._dynamic.get_or_make((id(whole), values.tobytes()), make)[1]
 
     def compile(
         self,
@@ -132,6 +167,18 @@ class CompiledCircuits:
             None if start is None else start.tobytes(),
         )
         return self._compiled.get_or_make(key, compile_circuit)
+
+
+def _unrolled(circuit: cirq.AbstractCircuit) -> cirq.AbstractCircuit:
+    """Return a circuit without `CircuitOperation`.
+
+    Raises:
+        NoForm: One can't be unrolled.
+    """
+    try:
+        return cirq.unroll_circuit_op(circuit, deep=True, tags_to_check=None)
+    except ValueError as error:
+        raise NoForm(f"a CircuitOperation can't be unrolled ({error})") from error
 
 
 def _initial_state(

@@ -54,18 +54,28 @@ def split_measurements(circuit: cirq.AbstractCircuit) -> tuple[cirq.Circuit, lis
     return cirq.Circuit(moments), measurements
 
 
-def records(
-    measurements: MeasurementOps,
-    bits: np.ndarray,
-    qubits: Sequence[cirq.Qid],
-    random: np.random.RandomState,
-) -> dict[str, np.ndarray]:
-    """Return the records of sampled bits by measurement key.
+def outcomes_of(
+    measurements: MeasurementOps, bits: np.ndarray, qubits: Sequence[cirq.Qid]
+) -> list[np.ndarray]:
+    """Return the outcomes [repetitions, measured qubits] of terminal measurements.
 
     Args:
         measurements: Operations of `cirq.measure`.
         bits: [repetitions, N] bits of all qubits.
         qubits: The N qubits.
+    """
+    column = {qubit: at for at, qubit in enumerate(qubits)}
+    return [bits[:, [column[qubit] for qubit in one.qubits]] for one in measurements]
+
+
+def records(
+    measurements: MeasurementOps, outcomes: Sequence[np.ndarray], random: np.random.RandomState
+) -> dict[str, np.ndarray]:
+    """Return the records of measurements by key.
+
+    Args:
+        measurements: Operations of `cirq.measure`, in order.
+        outcomes: [repetitions, measured qubits] of each.
         random: Source of the errors that a confusion map adds.
 
     Returns:
@@ -74,12 +84,11 @@ def records(
     Raises:
         CircuitError: A key is used for different numbers of qubits.
     """
-    column = {qubit: at for at, qubit in enumerate(qubits)}
     found: dict[str, list[np.ndarray]] = {}
-    for operation in measurements:
+    for operation, bits in zip(measurements, outcomes, strict=True):
         gate = operation.gate
         assert isinstance(gate, cirq.MeasurementGate)
-        measured = bits[:, [column[qubit] for qubit in operation.qubits]].astype(np.uint8)
+        measured = bits.astype(np.uint8)
         _apply_confusion(measured, gate.confusion_map, random)
         measured ^= np.array(gate.full_invert_mask(), np.uint8)
         instances = found.setdefault(cirq.measurement_key_name(operation), [])

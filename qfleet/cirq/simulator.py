@@ -1,6 +1,6 @@
 """Cirq's simulator interfaces on the engine."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import cirq
 import numpy as np
@@ -13,6 +13,7 @@ from qfleet.circuit_checks import qubit as checked_qubit
 from qfleet.cirq import fallback
 from qfleet.cirq import measurements as terminal
 from qfleet.cirq.compiled_circuits import CompiledCircuits
+from qfleet.cirq.dynamic import NoForm
 from qfleet.cirq.sweeps import sweep_points, symbol_values
 from qfleet.cirq.trial_result import StateVectorTrialResult
 from qfleet.engine.arguments import checked_dtype, checked_observables
@@ -35,8 +36,10 @@ class Simulator(
     All points of a sweep are computed in one call of the engine. Compiled circuits are cached: a
     circuit with symbols is compiled once for all values.
 
-    What the engine has no form for is computed by `cirq.Simulator`, with a FallbackWarning: noise,
-    resets, measurements before the end, classical control, qudits, and single moments.
+    Circuits with noise, resets, measurements before the end and classical control are run by
+    trajectories of the engine, which share their states until they differ. Their final states, and
+    what the engine has no form for, are computed by `cirq.Simulator` with a FallbackWarning:
+    qudits, loops until an outcome, and single moments.
 
     Args:
         dtype: np.complex64 or np.complex128, of the state.
@@ -133,7 +136,8 @@ class Simulator(
             drawn = self._prng.random_sample() * cumulative[-1]
             index = int(np.searchsorted(cumulative, drawn, side="right"))
             bits = np.array([[index >> at & 1 for at in reversed(range(len(qubits)))]])
-            found = terminal.records(measured, bits, qubits, self._prng)
+            outcomes_by_gate = terminal.outcomes_of(measured, bits, qubits)
+            found = terminal.records(measured, outcomes_by_gate, self._prng)
             outcomes = {key: record[0, -1] for key, record in found.items()}
             collapsed = {qubit for operation in measured for qubit in operation.qubits}
             state = terminal.collapse(state, index, qubits, collapsed)
@@ -310,13 +314,27 @@ class Simulator(
         """
         if not program.has_measurements():
             raise ValueError("the circuit has no measurements to sample: add cirq.measure")
-        if self._needs_cirq(program):
-            yield from self._cirq.run_sweep_iter(program, params, repetitions)
-            return
+        is_dynamic = self._noise is not cirq.NO_NOISE or self._circuits.reason_for_cirq(
+            program, list(program.all_qubits())
+        )
+        run = self._run_dynamic if is_dynamic else self._run
         for resolver in sweep_points(params):
-            yield cirq.ResultDict(
-                params=resolver, records=self._run(program, resolver, repetitions)
+            yield cirq.ResultDict(params=resolver, records=run(program, resolver, repetitions))
+
+    def _run_dynamic(
+        self, circuit: cirq.AbstractCircuit, resolver: cirq.ParamResolver, repetitions: int
+    ) -> Mapping[str, np.ndarray]:
+        """Return records as `_run`, of a circuit with more than gates and terminal measurements."""
+        try:
+            return self._circuits.dynamic(circuit, resolver, self._noise).run(
+                repetitions, self._prng
             )
+        except NoForm as reason:
+            self._warn(str(reason))
+            records: Mapping[str, np.ndarray] = self._cirq.run(
+                circuit, resolver, repetitions
+            ).records
+            return records
 
     def _run(
         self,
@@ -331,7 +349,8 @@ class Simulator(
         compiled = self._circuits.compile(parts, 1, (), qubits, None)
         seed = int(self._prng.randint(2**31 - 1))
         bits = compiled.sample(*_arguments(values), repetitions, seed=seed)
-        return terminal.records(parts.measured, bits[0], qubits, self._prng)
+        outcomes = terminal.outcomes_of(parts.measured, bits[0], qubits)
+        return terminal.records(parts.measured, outcomes, self._prng)
 
     @checked(program=CIRCUIT)
     def compute_amplitudes_sweep_iter(

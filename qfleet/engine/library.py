@@ -70,6 +70,7 @@ class ProgramInfo(Structure):
         ("readouts", c_int64),
         ("real_bytes", c_int64),
         ("takes_states", c_int64),
+        ("records", c_int64),
     )
 
 
@@ -123,6 +124,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "qfleet_state": (c_int64, _BATCH, *_BUFFER, *_BUFFER),
     "qfleet_state_gradient": (c_int64, _BATCH, *(5 * _BUFFER)),
     "qfleet_sample": (c_int64, _BATCH, *_BUFFER, c_int64, c_uint64, *_BUFFER),
+    "qfleet_measure": (*(c_int64, _BATCH, *_BUFFER, c_int64, c_uint64, *_BUFFER, *_BUFFER),),
     "qfleet_pulse_products": (POINTER(PulseSteps), *_BUFFER),
     "qfleet_pulse_gradient": (POINTER(PulseSteps), *_BUFFER, *_BUFFER),
     "qfleet_tile_layout": (c_int32, c_int32, c_int64, c_int64, POINTER(c_int64), c_int64),

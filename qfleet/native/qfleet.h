@@ -86,6 +86,7 @@ typedef struct {
   int64_t readouts;     // K; 0 if the result is the state
   int64_t real_bytes;
   int64_t takes_states;  // 1 if a batch must have initial states
+  int64_t records;       // R, outcomes of measurements: see qfleet_measure
 } qfleet_program_info;
 QFLEET_API qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_info* info);
 
@@ -196,6 +197,17 @@ QFLEET_API qfleet_status qfleet_state_gradient(
 QFLEET_API qfleet_status qfleet_sample(qfleet_program program, const qfleet_batch* batch,
                                        const int64_t* order, int64_t order_count, int64_t shots,
                                        uint64_t seed, int64_t* samples, int64_t sample_count);
+
+// Runs a program of trajectories `trajectories` times. Writes records [size][trajectories][R], the
+// outcomes of its measurements, and unless it is null with a count of 0, samples
+// [size][trajectories]: all qubits measured at the end, as qfleet_sample does. The same seed gives
+// the same results, whatever the number of threads. A program with measurements has no other
+// results.
+QFLEET_API qfleet_status qfleet_measure(qfleet_program program, const qfleet_batch* batch,
+                                        const int64_t* order, int64_t order_count,
+                                        int64_t trajectories, uint64_t seed, uint8_t* records,
+                                        int64_t record_count, int64_t* samples,
+                                        int64_t sample_count);
 
 // ---------------------------------------------------------------------------------------------
 // Pulses

@@ -15,8 +15,28 @@ _LETTERS = "IXYZ"
 
 
 @dataclass(frozen=True)
+class RecordCondition:
+    """The records of a trajectory on which a channel acts.
+
+    Attributes:
+        records: Numbers of R records, whose lowest bits make a number: the first is bit 0.
+        acts: [2**R] if the channel acts at this number.
+    """
+
+    records: tuple[int, ...] = ()
+    acts: tuple[bool, ...] = ()
+
+
+ALWAYS = RecordCondition()
+"""No condition."""
+
+
+@dataclass(frozen=True)
 class NoiseChannel:
-    """A noise channel on one or two qubits.
+    """A noise channel on one or two qubits, or what trajectories have in the same form.
+
+    A measurement is a channel whose operators are projectors, and that records which one is drawn.
+    A gate that depends on a measurement is a channel of one operator, with a condition.
 
     Attributes:
         qubits: The qubits it acts on.
@@ -25,12 +45,17 @@ class NoiseChannel:
         kraus: complex128 [K, D, D] Kraus operators.
         probabilities: float64 [K] of the operators, if each is a unitary times the root of its
             probability; None if probabilities depend on the state.
+        record: Number of the record of a trajectory that gets the number of the drawn operator; -1
+            for none.
+        condition: When it acts, in trajectories.
     """
 
     qubits: tuple[cirq.Qid, ...]
     matrix: np.ndarray
     kraus: np.ndarray
     probabilities: np.ndarray | None
+    record: int = -1
+    condition: RecordCondition = ALWAYS
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -95,6 +120,19 @@ def _operators(
         units = kraus[kept] / np.sqrt(weights[kept])[:, None, None]
         return units, weights[kept] / weights[kept].sum()
     return kraus[weights > _EXACT], None
+
+
+def measurement_of(qubit: cirq.Qid, record: int) -> NoiseChannel:
+    """Make the measurement of a qubit in the middle of a circuit.
+
+    Args:
+        qubit: The qubit.
+        record: Number of the record that gets the outcome.
+    """
+    projectors = np.zeros((2, 2, 2), np.complex128)
+    projectors[0, 0, 0] = projectors[1, 1, 1] = 1
+    found = channel_of((qubit,), list(projectors))
+    return replace(found, kraus=projectors, probabilities=None, record=record)
 
 
 def kraus_on_block(channel: NoiseChannel, block: tuple[cirq.Qid, ...]) -> np.ndarray:

@@ -46,7 +46,7 @@ class DensityProgram(NoisyProgram[np.ndarray]):
     def serialized(self, dtype: str) -> SerializedProgram:
         """Return the program in the form that the engine takes; see `AnyProgram`."""
         writer = _DensityWriter(self)
-        return writer.program(writer.bit_order)
+        return writer.program(writer.bit_order if self.takes_states else [])
 
     def last_blocks(self) -> list[int]:
         """Return the last block of each position; that of a measured one comes after all."""

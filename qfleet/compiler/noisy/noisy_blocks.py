@@ -104,11 +104,16 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
             terms,
             source.sampling,
             names,
-            tuple(
-                NoisyBlock(block, cls._channels(merge_factors(items, block), block))
-                for block, items in _join(placed)
-            ),
+            cls._blocks(placed),
             source.takes_states,
+        )
+
+    @classmethod
+    def _blocks(cls, placed: Sequence[Item]) -> tuple[NoisyBlock[Channel], ...]:
+        """Join items on positions to blocks."""
+        return tuple(
+            NoisyBlock(block, cls._channels(merge_factors(items, block), block))
+            for block, items in _join(placed)
         )
 
     @staticmethod
@@ -219,20 +224,31 @@ def _cone(
 
 
 def _join(items: Sequence[Item]) -> list[tuple[tuple[int, ...], list[Item]]]:
-    """Join items to blocks: a pair of qubits has all items until one of them meets another."""
+    """Join items to blocks: a pair of qubits has all items until one of them meets another.
+
+    An item that depends on a record is in the block of the measurement or in a later one.
+    """
     blocks: list[tuple[tuple[int, ...], list[Item]]] = []
     newest: dict[int, int] = {}  # the newest block of each qubit
     waiting: dict[int, list[Item]] = {}  # items on one qubit without a block
+    recorded: dict[int, int] = {}  # the block of each record
     for item in items:
         first, *second = item.qubits
-        if not second and first not in newest:
+        record, needed = -1, tuple[int, ...]()
+        if isinstance(item, NoiseChannel):
+            record, needed = item.record, item.condition.records
+        earliest = max((recorded[one] for one in needed), default=0)
+        is_together = len({newest.get(qubit) for qubit in item.qubits}) == 1
+        if not second and first not in newest and record < 0 and not needed:
             waiting.setdefault(first, []).append(item)
-        elif len({newest.get(qubit) for qubit in item.qubits}) == 1 and first in newest:
+        elif is_together and newest.get(first, -1) >= earliest:
             blocks[newest[first]][1].append(item)
         else:
             before = [one for qubit in item.qubits for one in waiting.pop(qubit, [])]
             blocks.append((item.qubits, [*before, item]))
             newest.update(dict.fromkeys(item.qubits, len(blocks) - 1))
+        if record >= 0:
+            recorded[record] = newest[first]
     return blocks + [((qubit,), alone) for qubit, alone in waiting.items()]
 
 

@@ -22,7 +22,7 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         keys: Names of data symbols that random numbers depend on.
 
     Attributes:
-        bit_order: Of a program that takes states: as of `SerializedProgram`.
+        bit_order: As of `SerializedProgram`.
     """
 
     format: ClassVar[int]
@@ -38,8 +38,6 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         self._channel_reals: list[float] = []
         self._place = {position: place for place, position in enumerate(order)}
         self.bit_order = [len(program.qubits) - 1 - position for position in self._place]
-        if not program.takes_states:
-            self.bit_order = []
         blocks: list[int] = []
         for number, block in enumerate(program.blocks):
             places = [self._place[position] for position in block.qubits]

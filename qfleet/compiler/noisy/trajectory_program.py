@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+import cirq
 import numpy as np
 
-from qfleet.compiler.any_program import SerializedProgram
+from qfleet.compiler.any_program import Item, SerializedProgram
 from qfleet.compiler.circuit.channel import NoiseChannel, kraus_on_block
-from qfleet.compiler.circuit.sampling import DEFAULT_TRAJECTORIES
+from qfleet.compiler.circuit.observables import collect
+from qfleet.compiler.circuit.sampling import DEFAULT_TRAJECTORIES, EXACT
 from qfleet.compiler.noisy.noisy_blocks import NoisyBlock, NoisyProgram, Unitary
 from qfleet.compiler.noisy.noisy_writer import NoisyWriter
 from qfleet.compiler.state.program_writer import pauli_groups
+from qfleet.errors import CircuitError
 
 if TYPE_CHECKING:
     from qfleet.engine.machine import Machine
@@ -25,7 +28,13 @@ _COPIES = 2  # of states, where operators have no inverse (native/noisy/trajecto
 
 @dataclass(frozen=True)
 class TrajectoryProgram(NoisyProgram[NoiseChannel]):
-    """A circuit with noise or shots, compiled."""
+    """A circuit with noise, shots or measurements, compiled.
+
+    Attributes:
+        is_measured: If it is run for its measurements, and has no readouts.
+    """
+
+    is_measured: bool = False
 
     method = "trajectories"
     kind = "trajectories"
@@ -34,6 +43,30 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
     advice = "measure fewer qubits, or use fewer layers"
     memory_advice = "use fewer qubits, fewer threads or a machine with more memory"
     memory_unit = "thread"
+
+    @classmethod
+    def of_measurements(cls, items: Sequence[Item], qubits: Sequence[cirq.Qid]) -> Self:
+        """Compile a circuit that is run for its measurements.
+
+        Args:
+            items: Fixed factors and channels, with the measurements before the end.
+            qubits: All qubits, in order; they are measured at the end.
+
+        Raises:
+            CircuitError: There are too many qubits.
+        """
+        if len(qubits) > cls.max_qubits:
+            raise CircuitError(
+                f"{cls.kind} have at most {cls.max_qubits} qubits, not {len(qubits)}: {cls.advice}"
+            )
+        position = {qubit: at for at, qubit in enumerate(qubits)}
+        placed = [item.on(tuple(position[q] for q in item.qubits)) for item in items if item.qubits]
+        terms = collect([], position)
+        return cls(
+            *((), (), tuple(qubits), (len(items), len(placed)), terms, EXACT, ()),
+            cls._blocks(placed),
+            is_measured=True,
+        )
 
     @staticmethod
     def _channels(
@@ -44,7 +77,8 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
     def serialized(self, dtype: str) -> SerializedProgram:
         """Return the program in the form that the engine takes; see `AnyProgram`."""
         writer = _TrajectoryWriter(self)
-        return writer.program(writer.bit_order)
+        has_states = self.takes_states or self.is_measured
+        return writer.program(writer.bit_order if has_states else [])
 
     @property
     def trajectories(self) -> int:
@@ -99,7 +133,7 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
 class _TrajectoryWriter(NoisyWriter[NoiseChannel]):
     """A serialized trajectory program and its exponents."""
 
-    format = 5
+    format = 6
 
     def __init__(self, program: TrajectoryProgram) -> None:
         # Qubits that are used first have the lowest bits: the others are |0> until then.
@@ -115,7 +149,8 @@ class _TrajectoryWriter(NoisyWriter[NoiseChannel]):
         parts = np.stack([kraus.real, kraus.imag], axis=-1).ravel().tolist()
         number = self._channel(header, [*([] if known is None else known), *parts])
         place = block.index(channel.qubits[0]) if qubits < len(block) else 0
-        return [number, qubits, place]
+        records, acts = channel.condition.records, channel.condition.acts
+        return [number, qubits, place, channel.record, len(records), *records, *map(int, acts)]
 
     def _readouts(self, program: NoisyProgram[NoiseChannel]) -> tuple[list[int], Iterable[float]]:
         groups, weights = pauli_groups(program.terms, self._place)

@@ -12,6 +12,7 @@ namespace {
 
 // States are sampled in groups of examples of at most this size, or one at a time.
 constexpr int64_t kSampledBytes = int64_t{64} << 20;
+constexpr int64_t kMaxMeasuredTrajectories = int64_t{1} << 30;
 
 template <class T>
 Evaluation<T> MakeEvaluation(StateVectorEngine<T>* engine, const Program& program,
@@ -107,8 +108,10 @@ void SampleBatch(StateVectorEngine<T>* engine, const Program& program, Batch bat
     if (initial_states) batch.initial_states = initial_states + first * reals;
     engine->State(batch, order, states.data());
     for (int64_t b = 0; b < batch.size; ++b)
-      SampleState(states.data() + b * reals, amplitudes, seed, first + b, shots, batch.parallel,
-                  samples + (first + b) * shots);
+      SampleState(
+          states.data() + b * reals, amplitudes,
+          [&](int64_t shot) { return UniformReal(seed, shot, first + b); }, shots, batch.parallel,
+          samples + (first + b) * shots);
   }
 }
 
@@ -266,5 +269,27 @@ qfleet_status qfleet_sample(qfleet_program program, const qfleet_batch* batch, c
     CheckBuffer("samples", samples, sample_count, Product(checked.size, shots), sizeof(int64_t));
     if (sample_count == 0) return;
     SampleBatch<T>(engine, loaded, checked, order, shots, seed, samples);
+  });
+}
+
+qfleet_status qfleet_measure(qfleet_program program, const qfleet_batch* batch,
+                             const int64_t* order, int64_t order_count, int64_t trajectories,
+                             uint64_t seed, uint8_t* records, int64_t record_count,
+                             int64_t* samples, int64_t sample_count) {
+  return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
+    using T = RealOf<decltype(engine)>;
+    if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>) {
+      throw std::invalid_argument("only programs of trajectories have measurements");
+    } else {
+      const Batch checked = MakeBatch<T>(loaded, batch);
+      CheckedOrder("order", loaded, order, order_count);
+      if (trajectories < 0 || trajectories > kMaxMeasuredTrajectories)
+        throw std::invalid_argument("trajectories must be 0 to 2**30");
+      const int64_t count = Product(checked.size, trajectories);
+      CheckBuffer("records", records, record_count, Product(count, loaded.records), 1);
+      CheckOptional("samples", samples, sample_count, count, sizeof(int64_t));
+      RequireMemory(engine->MeasurementBytes(checked, trajectories), loaded.qubits);
+      engine->Measure(checked, order, trajectories, seed, records, samples);
+    }
   });
 }

@@ -135,6 +135,7 @@ qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_inf
     info->per_example = found.per_example;
     info->readouts = found.readouts;
     info->takes_states = found.takes_states;
+    info->records = found.records;
     info->real_bytes = std::visit(
         [](const auto& engine) { return sizeof(RealOf<decltype(engine.get())>); }, *loaded);
   });

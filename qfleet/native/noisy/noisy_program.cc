@@ -1,5 +1,6 @@
 #include "noisy/noisy_program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +14,8 @@ constexpr int64_t kMaxTrajectoryQubits = 32;
 constexpr int64_t kMaxTrajectories = int64_t{1} << 20;
 constexpr int64_t kMaxOperators = 256;
 constexpr int64_t kMaxShots = int64_t{1} << 40;
+constexpr int64_t kMaxRecords = int64_t{1} << 20;
+constexpr int64_t kMaxCondition = 12;  // records
 
 std::vector<double> FiniteReals(Reader* in, int64_t count) {
   std::vector<double> reals = in->Reals(count);
@@ -60,6 +63,14 @@ void ReadQubits(Reader* in, TrajectoryProgram* program) {
   program->blocks.push_back(block);
 }
 
+void ReadRecords(Reader*, const std::vector<Channel>&, NoisyItem*) {}
+
+void ReadRecords(Reader* in, const std::vector<KrausChannel>&, NoisyItem* item) {
+  item->record = in->Int(-1, kMaxRecords - 1);
+  item->condition = in->Ints(in->Int(0, kMaxCondition), 0, kMaxRecords - 1);
+  if (!item->condition.empty()) item->acts = in->Ints(int64_t{1} << item->condition.size(), 0, 1);
+}
+
 template <class Channels>
 NoisyItem ReadItem(Reader* in, const GateTables& gates, const Channels& channels,
                    NoisyBlock* block) {
@@ -69,6 +80,7 @@ NoisyItem ReadItem(Reader* in, const GateTables& gates, const Channels& channels
   item.place = static_cast<int32_t>(in->Int(0, block->qubits - item.product.qubits));
   if (item.channel >= 0) {
     if (channels[item.channel].qubits != item.product.qubits) throw Corrupt();
+    ReadRecords(in, channels, &item);
     return item;
   }
   ReadItems(in, gates, &item.product);
@@ -141,8 +153,11 @@ TrajectoryProgram::TrajectoryProgram(const std::string& serialized) {
   Reader in(serialized);
   ReadCircuit(&in, kMaxTrajectoryQubits, this);
   for (TrajectoryBlock& block : blocks)
-    for (const NoisyItem& item : block.items)
+    for (const NoisyItem& item : block.items) {
       if (item.channel >= 0) block.depends_on_state |= channels[item.channel].depends_on_state();
+      records = std::max(records, item.record + 1);
+      for (int64_t record : item.condition) records = std::max(records, record + 1);
+    }
   trajectories = in.Int(1, kMaxTrajectories);
   states.qubits = qubits;
   states.takes_states = takes_states;

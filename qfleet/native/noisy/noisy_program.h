@@ -26,6 +26,11 @@ struct NoisyItem {
   int64_t channel;        // of the program's channels; -1: a unitary
   MatrixProduct product;  // the unitary
   int32_t place;          // of the only qubit in a block of two; 0 if it acts on all
+  // Of a channel on trajectories, each of which has records. A measurement is a channel whose
+  // operators are numbered by outcomes.
+  int64_t record = -1;             // gets the number of the drawn operator; -1: none
+  std::vector<int64_t> condition;  // records, whose lowest bits make a number: the first is bit 0
+  std::vector<int64_t> acts;       // [2**condition] 1 if the channel acts at this number
 };
 
 // Consecutive items on one or two qubits.
@@ -100,11 +105,11 @@ struct TrajectoryBlock : NoisyBlock {
 struct TrajectoryProgram : NoisyProgram {
   std::vector<KrausChannel> channels;
   std::vector<TrajectoryBlock> blocks;
-  int64_t trajectories;
+  int64_t trajectories;  // of readouts
   // The same blocks without items, and the strings: what kernels are planned for.
   Program states;
 
-  static constexpr int64_t kFormat = 5;  // the first integer
+  static constexpr int64_t kFormat = 6;  // the first integer
 
   // Parses as Program does, and throws std::invalid_argument likewise.
   explicit TrajectoryProgram(const std::string& serialized);

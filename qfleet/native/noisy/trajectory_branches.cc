@@ -78,10 +78,26 @@ void Append(int32_t size, bool with_density, const SmallMatrix& matrix, OpenBran
     open->density = Times(size, Times(size, matrix, open->density), AdjointOf(size, matrix));
 }
 
-// Divides a branch at a channel.
+// Returns the trajectories on which a channel does not act, and removes them from `all`.
+std::vector<int32_t> TakeIdle(const NoisyItem& item, const Records& records,
+                              std::vector<int32_t>* all) {
+  const auto acts = [&](int32_t trajectory) {
+    int64_t number = 0;
+    for (size_t bit = 0; bit < item.condition.size(); ++bit)
+      number |= int64_t{records.At(trajectory, item.condition[bit]) & 1} << bit;
+    return item.acts[number] != 0;
+  };
+  const auto middle = std::stable_partition(all->begin(), all->end(), acts);
+  std::vector<int32_t> idle(middle, all->end());
+  all->erase(middle, all->end());
+  return idle;
+}
+
+// Divides a branch at a channel, the item of this number.
 void Divide(int32_t size, bool with_density, const KrausChannel& channel,
-            const std::vector<SmallMatrix>& operators, size_t item, const Draw& draw,
-            const OpenBranch& open, std::vector<OpenBranch>* out) {
+            const std::vector<SmallMatrix>& operators, size_t item, int64_t record,
+            const Records& records, const Draw& draw, const OpenBranch& open,
+            std::vector<OpenBranch>* out) {
   std::vector<double> found = channel.probabilities;
   if (channel.depends_on_state())
     for (const SmallMatrix& one : operators)
@@ -102,6 +118,8 @@ void Divide(int32_t size, bool with_density, const KrausChannel& channel,
   }
   for (size_t k = 0; k < drawn.size(); ++k) {
     if (drawn[k].empty()) continue;
+    if (record >= 0)
+      for (int32_t trajectory : drawn[k]) records.At(trajectory, record) = static_cast<uint8_t>(k);
     out->push_back(
         {{drawn[k], open.branch.items, open.branch.product, open.branch.is_unitary}, open.density});
     OpenBranch& next = out->back();
@@ -195,7 +213,8 @@ std::vector<Branch> DrawBranches(const TrajectoryProgram& program, const Traject
                                  const ChannelOperators& operators,
                                  const std::vector<SmallMatrix>& unitaries,
                                  const SmallMatrix* density,
-                                 const std::vector<int32_t>& trajectories, const Draw& draw) {
+                                 const std::vector<int32_t>& trajectories, const Records& records,
+                                 const Draw& draw) {
   const int32_t size = block.size();
   const bool with_density = density != nullptr;
   std::vector<OpenBranch> open(1), next;
@@ -203,15 +222,25 @@ std::vector<Branch> DrawBranches(const TrajectoryProgram& program, const Traject
   open[0].branch.product = Identity(size);
   if (with_density) open[0].density = *density;
   for (size_t i = 0; i < block.items.size(); ++i) {
-    const int64_t channel = block.items[i].channel;
-    if (channel < 0) {
+    const NoisyItem& item = block.items[i];
+    if (item.channel < 0) {
       for (OpenBranch& one : open) Append(size, with_density, unitaries[i], &one);
       continue;
     }
     next.clear();
-    for (const OpenBranch& one : open)
-      Divide(size, with_density, program.channels[channel], operators.Of(block, block.items[i]), i,
-             draw, one, &next);
+    for (OpenBranch& one : open) {
+      if (!item.condition.empty()) {
+        std::vector<int32_t> idle = TakeIdle(item, records, &one.branch.trajectories);
+        if (!idle.empty()) {
+          next.push_back(one);
+          next.back().branch.trajectories = std::move(idle);
+          next.back().branch.items.push_back(Identity(size));
+        }
+        if (one.branch.trajectories.empty()) continue;
+      }
+      Divide(size, with_density, program.channels[item.channel], operators.Of(block, item), i,
+             item.record, records, draw, one, &next);
+    }
     open.swap(next);
   }
   std::vector<Branch> branches;

@@ -23,6 +23,16 @@ struct Branch {
   bool is_unitary = true;
 };
 
+// What trajectories have recorded.
+struct Records {
+  uint8_t* numbers = nullptr;  // [trajectories][width]
+  int64_t width = 0;
+
+  uint8_t& At(int32_t trajectory, int64_t record) const {
+    return numbers[trajectory * width + record];
+  }
+};
+
 // Draws a uniform number for a trajectory and an item of the block.
 using Draw = std::function<double(int32_t trajectory, size_t item)>;
 
@@ -47,13 +57,15 @@ std::vector<SmallMatrix> BlockUnitaries(const TrajectoryProgram& program,
                                         const SharedMatrices& shared_matrices,
                                         const Exponents& exponents);
 
-// Draws the operators of all channels. `density` is the reduced density matrix of the block's
-// qubits, of any trace, if the block depends on the state. The first branch has most trajectories.
+// Draws the operators of all channels, and records some. `density` is the reduced density matrix of
+// the block's qubits, of any trace, if the block depends on the state. The first branch has most
+// trajectories.
 std::vector<Branch> DrawBranches(const TrajectoryProgram& program, const TrajectoryBlock& block,
                                  const ChannelOperators& operators,
                                  const std::vector<SmallMatrix>& unitaries,
                                  const SmallMatrix* density,
-                                 const std::vector<int32_t>& trajectories, const Draw& draw);
+                                 const std::vector<int32_t>& trajectories, const Records& records,
+                                 const Draw& draw);
 
 // out = a b, with b replaced by its adjoint if `b_dagger`.
 SmallMatrix Times(int32_t size, const SmallMatrix& a, const SmallMatrix& b);

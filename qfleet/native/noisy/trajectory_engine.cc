@@ -14,6 +14,7 @@ constexpr int64_t kTreeTrajectories = 16;
 constexpr int64_t kMaxTreeBytes = int64_t{256} << 20;  // of one state per trajectory
 constexpr int64_t kMaxCopyBytes = int64_t{4} << 30;
 constexpr int64_t kMaxJobs = 64;  // of an example
+constexpr int64_t kMeasuredTreesPerThread = 4;
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -68,9 +69,10 @@ int64_t TrajectoryEngine<T>::WorkspaceBytes(const Batch& batch) const {
 
 template <class T>
 void TrajectoryEngine<T>::Expectation(const Batch& batch, T* values) const {
+  RefuseRecords();
   if (batch.size == 0) return;
   const TrajectoryProgram& program = *program_;
-  const Call call(program, batch);
+  const Call call(program, batch, program.shots.seed);
   const int64_t strings = program.string_count;
   std::vector<double> found(batch.size * jobs_ * strings);
   const int64_t cost = layout_.groups * 4 * static_cast<int64_t>(program.blocks.size() + 1);
@@ -99,9 +101,10 @@ void TrajectoryEngine<T>::Gradient(const Batch& batch, const T* upstream, double
   const TrajectoryProgram& program = *program_;
   const bool want_per_example = per_example_gradients != nullptr;
   const bool by_states = batch.initial_gradients != nullptr;
+  RefuseRecords();
   if (batch.size == 0) return;
   if (program.first_needed[want_per_example] == program.blocks.size() && !by_states) return;
-  const Call call(program, batch);
+  const Call call(program, batch, program.shots.seed);
   const int64_t jobs = batch.size * jobs_, width = program.per_example;
   // Each range of jobs has its own sums, which are added in order, so that the result does not
   // depend on the timing of threads.
@@ -135,6 +138,49 @@ void TrajectoryEngine<T>::Gradient(const Batch& batch, const T* upstream, double
   for (size_t range = 1; range < sums.size(); ++range) total.Add(sums[range]);
   for (int64_t e = 0; e < program.shared; ++e) shared_gradients[e] += total.shared[e];
   ParameterGradients(program, call.matrices, total.sequences, false, shared_gradients);
+}
+
+template <class T>
+void TrajectoryEngine<T>::RefuseRecords() const {
+  if (program_->records)
+    throw std::invalid_argument("a program with measurements has no expectation values");
+}
+
+template <class T>
+int64_t TrajectoryEngine<T>::MeasuredTrees(const Batch& batch, int64_t trajectories) {
+  return std::clamp<int64_t>(trajectories / kTreeTrajectories, 1,
+                             kMeasuredTreesPerThread * batch.threads);
+}
+
+template <class T>
+int64_t TrajectoryEngine<T>::MeasurementBytes(const Batch& batch, int64_t trajectories) const {
+  if (batch.size == 0 || trajectories == 0) return 0;
+  const int64_t trees = MeasuredTrees(batch, trajectories);
+  const int64_t levels = 2 + Log2(CeilDivide(trajectories, trees));
+  return std::min(batch.size * trees, batch.threads) * (levels + 1) * StateBytes();
+}
+
+template <class T>
+void TrajectoryEngine<T>::Measure(const Batch& batch, const int64_t* order, int64_t trajectories,
+                                  uint64_t seed, uint8_t* records, int64_t* samples) const {
+  if (batch.size == 0 || trajectories == 0) return;
+  const TrajectoryProgram& program = *program_;
+  const Call call(program, batch, seed);
+  const BitPermutation permutation(order, program.qubits);
+  const int64_t width = program.records;
+  std::fill_n(records, batch.size * trajectories * width, uint8_t{0});
+  // What a trajectory draws does not depend on its tree.
+  const int64_t trees = MeasuredTrees(batch, trajectories);
+  const int64_t cost = layout_.groups * 4 * static_cast<int64_t>(program.blocks.size() + 1);
+  batch.parallel(batch.size * trees, cost, [&](int64_t at) {
+    const int64_t b = at / trees, i = at % trees;
+    const int64_t first = i * trajectories / trees, end = (i + 1) * trajectories / trees;
+    std::vector<int32_t> own(end - first);
+    std::iota(own.begin(), own.end(), static_cast<int32_t>(first));
+    Tree tree(*this, call, b);
+    tree.Measure(own, {records + b * trajectories * width, width}, permutation,
+                 samples ? samples + b * trajectories : nullptr);
+  });
 }
 
 template class TrajectoryEngine<float>;

@@ -8,6 +8,8 @@
 // these. Its derivative is estimated with operators drawn by importance. As in engine.h, states are
 // uncomputed: by the inverse of a block's matrix, or from a copy where that would magnify errors.
 // At a branching, the backward passes of the branches add up to one.
+//
+// Measurements and classically controlled channels branch in the same way.
 #ifndef QFLEET_TRAJECTORY_ENGINE_H_
 #define QFLEET_TRAJECTORY_ENGINE_H_
 
@@ -33,6 +35,9 @@ class TrajectoryEngine : public StatelessEngine<T> {
   void Expectation(const Batch& batch, T* values) const override;
   void Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
                 double* per_example_gradients) const override;
+  int64_t MeasurementBytes(const Batch& batch, int64_t trajectories) const override;
+  void Measure(const Batch& batch, const int64_t* order, int64_t trajectories, uint64_t seed,
+               uint8_t* records, int64_t* samples) const override;
 
  private:
   struct Call;
@@ -42,6 +47,9 @@ class TrajectoryEngine : public StatelessEngine<T> {
 
   static constexpr int64_t kLeastCopies = 2;  // of each path, whatever the limit of memory
 
+  // Trees of the trajectories of a measured example.
+  static int64_t MeasuredTrees(const Batch& batch, int64_t trajectories);
+  void RefuseRecords() const;  // throws if the program has measurements
   int64_t StateBytes() const { return layout_.tile_reals * static_cast<int64_t>(sizeof(T)); }
   // Copies of states that each path keeps at most.
   int64_t MaxCopies(const Batch& batch) const;

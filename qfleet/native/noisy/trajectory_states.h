@@ -10,6 +10,7 @@
 
 #include "noisy/trajectory_engine.h"
 #include "state/amplitude_order.h"
+#include "state/sampling.h"
 
 namespace qfleet {
 
@@ -101,6 +102,20 @@ class TrajectoryEngine<T>::States {
     }
   }
 
+  // Draws basis states, numbered by the caller's order, with a random number for each.
+  void Sample(const T* psi, const BitPermutation& permutation, const UniformOfShot& uniform,
+              std::vector<int64_t>* samples) {
+    amplitudes_.resize(ExampleReals());
+    const int32_t lanes = engine_.kernels_.lanes;
+    ForEachAmplitude(layout_, lanes, 0, 1, permutation, RunSerially,
+                     [&](int64_t real, int64_t amplitude) {
+                       amplitudes_[2 * amplitude] = psi[real];
+                       amplitudes_[2 * amplitude + 1] = psi[real + lanes];
+                     });
+    SampleState(amplitudes_.data(), ExampleReals() / 2, uniform,
+                static_cast<int64_t>(samples->size()), RunSerially, samples->data());
+  }
+
   // lambda = factor times the weighted sum of the strings, times psi.
   void ApplyStrings(const T* psi, double factor, const std::vector<double>& string_weights,
                     T* lambda) const {
@@ -148,6 +163,7 @@ class TrajectoryEngine<T>::States {
   const TrajectoryEngine& engine_;
   const TileLayout& layout_;
   AlignedArray<T> packed_, packed_inverse_;
+  std::vector<T> amplitudes_;  // of a sampled state
   std::vector<State> pool_;
 };
 

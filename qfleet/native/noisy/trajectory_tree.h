@@ -18,13 +18,14 @@ constexpr double kMaxGrowth = 4;  // of errors, between two states that are not 
 // One call's matrices of shared blocks.
 template <class T>
 struct TrajectoryEngine<T>::Call {
-  Call(const TrajectoryProgram& program, const Batch& batch_)
-      : batch(&batch_), shared{batch_.shared}, matrices(program, shared) {
+  Call(const TrajectoryProgram& program, const Batch& batch_, uint64_t seed_)
+      : batch(&batch_), seed(seed_), shared{batch_.shared}, matrices(program, shared) {
     for (const TrajectoryBlock& block : program.blocks)
       unitaries.push_back(block.per_example ? std::vector<SmallMatrix>()
                                             : BlockUnitaries(program, block, matrices, shared));
   }
   const Batch* batch;
+  uint64_t seed;
   Exponents shared;
   SharedMatrices matrices;
   std::vector<std::vector<SmallMatrix>> unitaries;  // empty for per-example blocks
@@ -66,6 +67,16 @@ class TrajectoryEngine<T>::Tree {
     states_.Release(std::move(psi));
   }
 
+  // Measures trajectories: their records and, unless `samples` is null, a basis state of each at
+  // the end, at the place of its number.
+  void Measure(const std::vector<int32_t>& trajectories, const Records& records,
+               const BitPermutation& permutation, int64_t* samples) {
+    records_ = records;
+    State psi = states_.Initial(*call_.batch, example_);
+    Measure(0, psi->data(), trajectories, permutation, samples);
+    states_.Release(std::move(psi));
+  }
+
   // Adds the gradients of a tree.
   void AddGradients(int64_t tree, const GradientTask& task) {
     task_ = &task;
@@ -97,14 +108,17 @@ class TrajectoryEngine<T>::Tree {
     const TrajectoryBlock& block = program_.blocks[b];
     SmallMatrix density;
     if (block.depends_on_state) density = states_.Correlate(b, nullptr, psi, psi);
-    return DrawBranches(program_, block, engine_.operators_, UnitariesOf(b),
-                        block.depends_on_state ? &density : nullptr, trajectories,
-                        [&](int32_t trajectory, size_t item) {
-                          const uint64_t counter = static_cast<uint64_t>(trajectory) << 32 |
-                                                   static_cast<uint64_t>(b) << 8 |
-                                                   static_cast<uint64_t>(item & 0xff);
-                          return UniformReal(program_.shots.seed, counter, key_ + (item >> 8));
-                        });
+    return DrawBranches(
+        program_, block, engine_.operators_, UnitariesOf(b),
+        block.depends_on_state ? &density : nullptr, trajectories, records_,
+        [&](int32_t trajectory, size_t item) { return Uniform(trajectory, b, item); });
+  }
+
+  // A random number of a trajectory, for an item of a block.
+  double Uniform(int32_t trajectory, size_t b, size_t item) const {
+    const uint64_t counter = static_cast<uint64_t>(trajectory) << 32 |
+                             static_cast<uint64_t>(b) << 8 | static_cast<uint64_t>(item & 0xff);
+    return UniformReal(call_.seed, counter, key_ + (item >> 8));
   }
 
   // Returns the state of a branch after a block, given psi before it.
@@ -133,6 +147,19 @@ class TrajectoryEngine<T>::Tree {
         Forward(b + 1, other, others, sums);
       });
     states_.Measure(psi, static_cast<double>(trajectories.size()), sums);
+  }
+
+  void Measure(size_t b, T* psi, std::vector<int32_t> trajectories,
+               const BitPermutation& permutation, int64_t* samples) {
+    for (; b < program_.blocks.size(); ++b)
+      Advance(b, psi, &trajectories, [&](T* other, const std::vector<int32_t>& others) {
+        Measure(b + 1, other, others, permutation, samples);
+      });
+    if (!samples) return;
+    std::vector<int64_t> drawn(trajectories.size());
+    const auto uniform = [&](int64_t shot) { return Uniform(trajectories[shot], b, 0); };
+    states_.Sample(psi, permutation, uniform, &drawn);
+    for (size_t i = 0; i < drawn.size(); ++i) samples[trajectories[i]] = drawn[i];
   }
 
   // Evolves psi from block `first` to the end, and keeps what the way back needs.
@@ -258,6 +285,7 @@ class TrajectoryEngine<T>::Tree {
   std::vector<std::vector<SmallMatrix>> own_;
   States states_;
   const GradientTask* task_ = nullptr;
+  Records records_;
 };
 
 }  // namespace qfleet

@@ -75,6 +75,7 @@ struct ProgramSizes {
   int32_t qubits = 0;
   int64_t shared = 0, per_example = 0;  // exponents
   int64_t readouts = 0;
+  int64_t records = 0;                 // that a trajectory makes: outcomes of measurements
   bool takes_states = false;           // each example starts at a state that the caller passes
   const char* kind = "state vectors";  // what is evolved or contracted, in the plural
 };

@@ -30,6 +30,16 @@ class StatelessEngine {
   virtual void Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
                         double* per_example_gradients) const = 0;
 
+  // Approximate memory of Measure.
+  virtual int64_t MeasurementBytes(const Batch&, int64_t) const { return 0; }
+
+  // Writes records[b][trajectory][R] and, unless it is null, samples[b][trajectory]: a
+  // basis state of all qubits after the last block. Bit i of the program's index is bit order[i] of
+  // a basis state.
+  virtual void Measure(const Batch&, const int64_t*, int64_t, uint64_t, uint8_t*, int64_t*) const {
+    throw std::invalid_argument(std::string(program().kind) + " have no measurements");
+  }
+
   // As StateVectorEngine::HessianVectorProduct. `per_example_results` may be null.
   virtual void HessianVectorProduct(const Batch&, const T*, T*, double*, double*) const {
     throw std::invalid_argument(std::string(program().kind) + " have no Hessian-vector products");

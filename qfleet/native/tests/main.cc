@@ -62,6 +62,8 @@ constexpr Test kTests[] = {
     {"binomial", "binomial samples have the mean and the variance", qfleet::tests::BinomialMoments},
     {"trajectories-corrupt", "corrupt trajectory programs are rejected or run without a fault",
      qfleet::tests::CorruptTrajectories},
+    {"measurements", "measurements and classical control have their known outcomes",
+     qfleet::tests::Measurements},
     {"pulses",
      "products of exponentials equal a long Taylor series for any size and instruction set",
      qfleet::tests::PulseProducts},

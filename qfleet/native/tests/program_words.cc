@@ -1,6 +1,7 @@
 #include "program_words.h"
 
 #include <limits>
+#include <numeric>
 
 #include "../qfleet.h"
 #include "testing.h"
@@ -61,6 +62,12 @@ void TryAll(const std::string& serialized) {
       const int64_t order = 0;
       CHECK(qfleet_state(program, &batch, &order, 1, values.data(), count) != QFLEET_OK,
             "no state vectors");
+      const int64_t runs = 5;
+      std::vector<int64_t> bits(info.qubits), samples(size * runs);
+      std::iota(bits.begin(), bits.end(), 0);
+      std::vector<uint8_t> records(info.records < 1000 ? size * runs * info.records : 0);
+      qfleet_measure(program, &batch, bits.data(), info.qubits, runs, 0, records.data(),
+                     records.size(), samples.data(), samples.size());
       int64_t sample = 0;
       CHECK(qfleet_sample(program, &batch, &order, 1, 1, 0, &sample, 1) != QFLEET_OK, "no samples");
     }

@@ -31,6 +31,7 @@ void CorruptDensity(bool light);
 void TrajectoryResults(bool light);
 void BinomialMoments(bool light);
 void CorruptTrajectories(bool light);
+void Measurements(bool light);
 void PulseProducts(bool light);
 void PulseGradients(bool light);
 void RandomCalls(bool light);

@@ -25,6 +25,28 @@ LOOP = cirq.CircuitOperation(
     use_repetition_ids=False,
     repeat_until=cirq.KeyCondition(cirq.MeasurementKey("a")),
 )
+CONFUSED = {(0,): np.array([[0.9, 0.1], [0.2, 0.8]])}
+SAMPLED = [  # by Cirq
+    (cirq.Circuit(cirq.XPowGate(dimension=3)(QUTRIT), cirq.measure(QUTRIT)), "qudits"),
+    (cirq.Circuit(LOOP), "can't be unrolled"),
+    (
+        cirq.Circuit(cirq.depolarize(0.1, n_qubits=3)(A, B, C), cirq.measure(A)),
+        "moment 0 .* is noise on more than 2 qubits",
+    ),
+    (
+        cirq.Circuit(
+            [cirq.H(A), cirq.measure(A, key="a", confusion_map=CONFUSED)],
+            [cirq.X(B).with_classical_controls("a"), cirq.measure(B, key="b")],
+        ),
+        "a measurement with a confusion map",
+    ),
+    (
+        cirq.Circuit(
+            cirq.KrausChannel([np.diag([1, 0]), np.diag([0, 1])], key="k")(A), cirq.measure(A)
+        ),
+        "other than cirq.measure",
+    ),
+]
 REASONS = [
     (TELEPORT, "controlled by a measurement"),
     (cirq.Circuit(cirq.H(A), cirq.measure(A, key="m"), cirq.X(A)), "follows a measurement"),
@@ -37,7 +59,7 @@ REASONS = [
 ]
 
 
-@pytest.mark.parametrize(("circuit", "reason"), REASONS)
+@pytest.mark.parametrize(("circuit", "reason"), SAMPLED)
 def test_circuit_without_a_form_is_sampled_by_cirq(circuit: cirq.Circuit, reason: str) -> None:
     values = {"x": 0.7}
     simulator = qfleet.cirq.Simulator(seed=5)
@@ -55,7 +77,7 @@ def test_circuit_without_a_form_is_simulated_by_cirq(circuit: cirq.Circuit, reas
     np.testing.assert_array_equal(found.final_state_vector, expected.final_state_vector)
 
 
-@pytest.mark.parametrize(("circuit", "reason"), REASONS)
+@pytest.mark.parametrize(("circuit", "reason"), SAMPLED)
 def test_warning_can_be_made_an_error(circuit: cirq.Circuit, reason: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", qfleet.cirq.FallbackWarning)
@@ -71,7 +93,7 @@ def test_qudits_of_the_order_are_simulated_by_cirq() -> None:
 
 
 def test_warning_is_given_once_for_a_reason() -> None:
-    simulator, circuit = qfleet.cirq.Simulator(), REASONS[1][0]
+    simulator, circuit = qfleet.cirq.Simulator(), SAMPLED[3][0]
     with pytest.warns(qfleet.cirq.FallbackWarning):
         simulator.run(circuit)
     simulator.run(circuit)  # a warning is an error here
@@ -104,12 +126,13 @@ def test_circuit_of_the_engine_gives_no_warning(circuit: cirq.Circuit) -> None:
 @pytest.mark.parametrize(
     "noise", [cirq.depolarize(0.2), cirq.X, cirq.ConstantQubitNoiseModel(cirq.Z)]
 )
-def test_noise_model_is_applied(noise: Any) -> None:
-    circuit = cirq.Circuit(cirq.H(A), cirq.CNOT(A, B), cirq.measure(A, B, key="m"))
+def test_noisy_state_is_simulated_by_cirq(noise: Any) -> None:
+    circuit = cirq.Circuit(cirq.H(A), cirq.CNOT(A, B))
     simulator = qfleet.cirq.Simulator(noise=noise, seed=3)
     with pytest.warns(qfleet.cirq.FallbackWarning, match="noise is set"):
-        found = simulator.run(circuit, repetitions=40)
-    assert found == cirq.Simulator(noise=noise, seed=3).run(circuit, repetitions=40)
+        found = simulator.simulate(circuit)
+    expected = cirq.Simulator(noise=noise, seed=3).simulate(circuit)
+    np.testing.assert_array_equal(found.final_state_vector, expected.final_state_vector)
     assert simulator.noise == cirq.NoiseModel.from_noise_model_like(noise)
 
 

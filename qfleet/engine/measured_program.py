@@ -1,0 +1,52 @@
+"""A circuit in the core that is run for its measurements, also those before its end."""
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from qfleet.compiler.noisy.trajectory_program import TrajectoryProgram
+from qfleet.engine.program_handle import ProgramHandle, make_batch
+
+
+class MeasuredProgram:
+    """Runs of a circuit: trajectories that share their states until they differ.
+
+    Args:
+        program: Result of `TrajectoryProgram.of_measurements`.
+        dtype: Of the states, complex64 or complex128.
+
+    Raises:
+        MemoryLimitError: There is not enough memory.
+        LibraryError: The core library is not available.
+    """
+
+    def __init__(self, program: TrajectoryProgram, dtype: DTypeLike) -> None:
+        written = program.serialized(np.dtype(dtype).name)
+        self._core = ProgramHandle(written.serialized, np.dtype(dtype).itemsize // 2)
+        self._order = np.array(written.bit_order, np.int64)
+
+    def run(
+        self, repetitions: int, seed: int, *, samples: bool
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Run the circuit.
+
+        Args:
+            repetitions: T, at most 2**30.
+            seed: From 0 to 2**64 - 1. The same seed gives the same results.
+            samples: If the qubits are measured at the end.
+
+        Returns:
+            [T, R] uint8 records. [T] int64 indices of basis states at the end, the first qubit the
+            most significant bit; None if they are not wanted.
+
+        Raises:
+            ArgumentError: There are too many repetitions.
+            MemoryLimitError: There is not enough memory.
+        """
+        records = np.zeros((repetitions, self._core.info.records), np.uint8)
+        states = np.zeros(repetitions, np.int64) if samples else None
+        batch = make_batch(np.zeros(0), np.zeros((1, 0)), 0, False)
+        self._core.call(
+            self._core.library.qfleet_measure,
+            *(batch, self._order, repetitions, seed, records, states),
+        )
+        return records, states
