@@ -83,7 +83,9 @@ def _figure(
         for axes in all_axes[0]
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=_COLUMNS)
+    figure.legend(
+        handles.values(), handles.keys(), loc="lower center", ncols=_COLUMNS, fontsize="small"
+    )
     figure.tight_layout(rect=(0, 0.12, 1, 1))
     figure.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(figure)

@@ -1,8 +1,11 @@
 """Keras 3 with TensorFlow: the tests of tests/keras pass, also next to legacy Keras."""
 
+import pytest
+
 from tests.support.keras3_run import require_success, run
 
 
+@pytest.mark.exhaustive
 def test_layers_of_keras_3_pass_their_tests() -> None:
     require_success("tensorflow")
 
