@@ -6,8 +6,14 @@ from typing import NamedTuple
 
 import cirq
 
-from common.errors import SimulationError
-from common.settings.groups.experiment import MODELS, NO_NOISE, STATE_QUBITS, ModelSettings
+from common.errors import SettingsError, SimulationError
+from common.settings.groups.experiment import (
+    KERNEL,
+    MODELS,
+    NO_NOISE,
+    STATE_QUBITS,
+    ModelSettings,
+)
 from qfleet.circuits import (
     ModelCircuit,
     add_noise,
@@ -15,6 +21,7 @@ from qfleet.circuits import (
     fold,
     hybrid_layers,
     qcnn,
+    zz_feature_map,
 )
 from qfleet.compiler.any_program import AnyProgram, Contraction
 from qfleet.compiler.choose_method import compile_circuit_by
@@ -31,6 +38,11 @@ MAX_OPERATIONS = 10**10
 
 FEW_LAYERS = {"halves": 3, "neighbours": 4}
 """Layers whose light cones can be contracted, whatever the width."""
+
+KERNEL_LAYERS = 2
+KERNEL_BANDWIDTH = 0.125
+"""Factor of angles, whose deviation is pi/6. Of 0.0625 to 1, those above 0.125 were less accurate
+on digits with 8 qubits: states of near rows did not overlap (arXiv:2111.05451)."""
 
 MAX_RECORDED_QUBITS = 64
 """Widest circuit in model.json: one of 1,024 qubits takes 20 MB; it is rebuilt from settings."""
@@ -70,6 +82,24 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
     ]
     is_noiseless = model.has_noiseless_gradient
     return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
+
+
+def kernel_circuit(model: ModelSettings, features: int) -> ModelCircuit:
+    """Return the feature map of MODEL=kernel, with a qubit per angle.
+
+    Args:
+        model: QUBITS and LAYERS are used.
+        features: Angles per example.
+
+    Raises:
+        SettingsError: There are more angles than qubits.
+    """
+    if features > model.qubits:
+        raise SettingsError(
+            f"QUBITS={model.qubits} is less than the {features} features of the data set, but"
+            f" MODEL={KERNEL} needs one for each: raise QUBITS, or set ENCODER=pca"
+        )
+    return zz_feature_map(features, model.layers or KERNEL_LAYERS, bandwidth=KERNEL_BANDWIDTH)
 
 
 def with_noise(

@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from common.data import Examples
 from common.data.target import Target
+from common.tuning import FOLDS, MAX_TUNING_ROWS, STRENGTHS, sample_rows
 from inference.scoring import scores_for
 
 # The time of a support vector machine grows at least with the square of its examples: 5,000 take
@@ -31,12 +32,7 @@ from inference.scoring import scores_for
 MAX_KERNEL_ROWS = 5_000
 MAX_ROWS = 200_000
 MAX_MLP_ROWS = 20_000
-MAX_TUNING_ROWS = 1_000
 MAX_TEST_ROWS = 100_000
-
-FOLDS = 3
-STRENGTHS = (0.01, 0.1, 1.0, 10.0)
-"""Regularisation of each model that is tried."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +114,8 @@ def _fit(
     labels = train.labels
     if target.classes:
         labels = target.class_indices(labels)
-    rows = _sample_rows(len(labels), max_rows, seed)
-    tuning = _sample_rows(len(labels), MAX_TUNING_ROWS, seed)
+    rows = sample_rows(len(labels), max_rows, seed)
+    tuning = sample_rows(len(labels), MAX_TUNING_ROWS, seed)
     pipeline = make_pipeline(StandardScaler(), model)
     setting = f"{type(model).__name__.lower()}__{setting}"
     # In matrices this small, threads of BLAS cost far more than they save on a busy machine.
@@ -152,10 +148,3 @@ def _metrics(target: Target, model: Pipeline, tested: Examples) -> dict[str, flo
     signed = 2 * probabilities[:, 1] - 1
     squares = (signed.astype(np.float64) - tested.labels) ** 2
     return {"mse": float(np.mean(squares)), **metrics}
-
-
-def _sample_rows(rows: int, max_rows: int, seed: int) -> np.ndarray:
-    if rows <= max_rows:
-        return np.arange(rows)
-    generator = np.random.Generator(np.random.PCG64([seed, rows]))
-    return np.sort(generator.choice(rows, max_rows, replace=False))

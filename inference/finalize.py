@@ -7,11 +7,15 @@ from common import models, storage
 from common.data import Examples
 from common.errors import write_termination_message
 from common.metrics import line, number, title
+from common.models.kernel_machine import weight_count
+from common.settings import Settings
+from common.settings.groups.experiment import KERNEL
 from common.text import plural
 from common.waiting import Waiting
 from inference import baseline, html_report, own_columns, summary
 from inference.gradient_variance import SAMPLES, distinct_layers, measure_gradient_variance
 from inference.inference_input import InferenceInput
+from inference.kernel_figures import KernelFigures, measure_kernel
 from inference.mitigation import TRUST_SAMPLES
 from inference.model_source import ModelSource
 from inference.prediction_table import PredictionTable
@@ -71,28 +75,39 @@ def _results(
         head = inputs.head(baseline.MAX_TEST_ROWS)
         assert head.labels is not None
         tested = Examples(head.angles, head.labels)
-        own = int(model.count_params())
+        own = weight_count(model)
         baselines = baseline.fit_baselines(inputs.target, train, tested, own, seed)
         columns = own_columns.compare(source, inputs, inputs.data, own, seed)
-    layers = list(models.circuit_layers(model))
+    layers, is_kernel = list(models.circuit_layers(model)), source.settings["model"] == KERNEL
     angles = inputs.head(SAMPLES).angles
+    kernel = _kernel(source, inputs, seed) if is_kernel else None
+    warnings = [kernel.warning] if kernel and kernel.warning else []
     return InferenceResults(
         source=source,
         inputs=inputs,
         scores=scores,
-        weight_count=int(model.count_params()),
+        weight_count=weight_count(model),
         circuits=layers,
         baselines=baselines,
         column_baselines=columns,
         gradients=[
-            measure_gradient_variance(layer, angles, seed) for layer in distinct_layers(layers)
+            measure_gradient_variance(layer, angles, seed)
+            for layer in distinct_layers([] if is_kernel else layers)
         ],
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        notes=_notes(source, inputs, scores),
+        notes=[*_notes(source, inputs, scores), *warnings],
         return_probabilities=predictor.measure_return_probabilities(
             inputs.head(TRUST_SAMPLES).angles
         ),
+        kernel=kernel,
     )
+
+
+def _kernel(source: ModelSource, inputs: InferenceInput, seed: int) -> KernelFigures | None:
+    """Return the figures of the kernel; None without its training data."""
+    if inputs.data is None:
+        return None
+    return measure_kernel(Settings.from_record(source.settings).model, inputs.data, seed)
 
 
 def _notes(source: ModelSource, inputs: InferenceInput, scores: Scores) -> list[str]:

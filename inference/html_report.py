@@ -11,6 +11,7 @@ import numpy as np
 from common.data import Encoding
 from common.data.description import describe_encoding, describe_labels
 from common.metrics import number, title
+from common.settings.groups.experiment import KERNEL
 from common.text import plural
 from inference import gradient_variance, report_plots, report_sections, task_plots
 from inference.html_text import page
@@ -116,6 +117,7 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
     """Return titled lists of facts; a fact whose value is None is left out."""
     source, inputs = results.source, results.inputs
     settings, result, data = source.settings, source.result, inputs.data
+    has_steps = settings.get("model") != KERNEL
     pruned = result.get("pruned")
     encoding = source.described["encoding"]
     has_head = settings.get("model") in ("hybrid", "multi-filter")
@@ -150,9 +152,9 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
     seconds = result.get("seconds")
     training = [
         ("seed", settings.get("seed")),
-        ("epochs", result.get("epochs")),
-        ("batch", settings.get("batch")),
-        ("learning rate", settings.get("learning_rate")),
+        ("epochs", result.get("epochs") if has_steps else None),
+        ("batch", settings.get("batch") if has_steps else None),
+        ("learning rate", settings.get("learning_rate") if has_steps else None),
         ("workers", source.record.get("other", {}).get("workers")),
         ("device", result.get("device")),
         ("study", source.record.get("other", {}).get("study")),

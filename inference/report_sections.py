@@ -196,3 +196,12 @@ def diagram(layer: "Expectation", name: str) -> tuple[str, str]:
     if shown < width:
         caption += f". Excerpt: the first {shown} of {width:,} qubits, with the gates among them"
     return caption, svg
+
+
+def kernel_widths(results: InferenceResults) -> str:
+    """Return the plot of the concentration of a kernel by width; empty for a single width."""
+    widths = results.kernel.widths if results.kernel else ()
+    if len(widths) < 2:
+        return ""
+    columns = ([getattr(one, name) for one in widths] for name in ("qubits", "mean", "deviation"))
+    return task_plots.kernel_widths(*map(np.array, columns))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from inference.baseline import Baseline
 from inference.gradient_variance import GradientVariance
 from inference.inference_input import InferenceInput
+from inference.kernel_figures import KernelFigures
 from inference.model_source import ModelSource
 from inference.own_columns import ColumnBaselines
 from inference.predictor import CircuitTrust
@@ -32,6 +33,7 @@ class InferenceResults:
         notes: Sentences that the reader needs before the numbers.
         column_baselines: Those on the columns of the table, where the encoding loses much of it.
         return_probabilities: Of the readouts of each circuit, with zero-noise extrapolation.
+        kernel: Matrix, spectrum and concentration of MODEL=kernel; None for other models.
     """
 
     source: ModelSource
@@ -45,6 +47,7 @@ class InferenceResults:
     notes: Sequence[str] = field(default_factory=list)
     column_baselines: ColumnBaselines | None = None
     return_probabilities: Sequence[CircuitTrust] = field(default_factory=list)
+    kernel: KernelFigures | None = None
 
     @property
     def missing_baselines_reason(self) -> str:

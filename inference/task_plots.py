@@ -2,11 +2,15 @@
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from inference.histogram import CALIBRATION_BINS, ProbabilityCalibration
 from inference.svg_plots import COLOURS, STYLE, WIDTH_INCHES, figure_of, to_svg
 
 DASHED = (0, (4, 3))
+
+MATRIX_BLOCKS = 40
+"""Most rows and columns of a plotted matrix: each is a shape of the SVG."""
 
 
 def calibration(measured: ProbabilityCalibration) -> str:
@@ -80,3 +84,44 @@ def energies(
             below.axhline(limit, color=COLOURS["muted"], linewidth=1, linestyle=DASHED)
         below.set(yscale="log", xlabel=name, ylabel="error")
         return to_svg(figure, "energies", "Energies and their errors")
+
+
+def kernel_matrix(matrix: np.ndarray) -> str:
+    """Plot a kernel matrix [n, n]; large ones as means of blocks."""
+    blocks = min(MATRIX_BLOCKS, len(matrix))
+    edges = np.linspace(0, len(matrix), blocks + 1).astype(int)
+    sums = np.add.reduceat(np.add.reduceat(matrix, edges[:-1], axis=0), edges[:-1], axis=1)
+    sizes = np.diff(edges)
+    colour = mpl.colors.to_rgb(COLOURS["train"])
+    shades = mpl.colors.LinearSegmentedColormap.from_list("kernel", [(*colour, 0), (*colour, 1)])
+    with mpl.rc_context(STYLE | {"axes.grid": False}):
+        figure, axes = figure_of(WIDTH_INCHES * 0.5, WIDTH_INCHES * 0.45)
+        means = sums / np.outer(sizes, sizes)
+        axes.pcolormesh(edges, edges, means, cmap=shades, vmin=0, vmax=1)
+        axes.set(xlabel="row, by label", ylabel="row, by label", aspect="equal")
+        axes.invert_yaxis()
+        return to_svg(figure, "kernel-matrix", "Kernel matrix of training rows")
+
+
+def kernel_spectrum(eigenvalues: np.ndarray) -> str:
+    """Plot eigenvalues [n], the largest first."""
+    shown = np.maximum(eigenvalues, 1e-12)
+    with mpl.rc_context(STYLE):
+        figure, axes = figure_of(WIDTH_INCHES, 2.6)
+        axes.plot(np.arange(1, len(shown) + 1), shown, color=COLOURS["train"], marker="o", ms=2.5)
+        axes.set(yscale="log", xlabel="number of the eigenvalue", ylabel="eigenvalue / n")
+        return to_svg(figure, "kernel-spectrum", "Eigenvalues of the kernel matrix")
+
+
+def kernel_widths(qubits: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> str:
+    """Plot mean and standard deviation of fidelities by width, all [widths]."""
+    with mpl.rc_context(STYLE):
+        figure, axes = figure_of(WIDTH_INCHES * 0.6, 2.6)
+        lines = (means, "train", "mean"), (deviations, "positive", "standard deviation")
+        for values, colour, name in lines:
+            shown = np.maximum(values, 1e-12)
+            axes.plot(qubits, shown, color=COLOURS[colour], marker="o", ms=4, label=name)
+        axes.set(yscale="log", xlabel="qubits", ylabel="fidelity of two rows")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(loc="best")
+        return to_svg(figure, "kernel-widths", "Fidelities of two rows by number of qubits")

@@ -16,6 +16,7 @@ from common import events
 from common.errors import SettingsError, UserError, run_main
 from common.processes import ManagedProcess, clean_environment, cpu_count
 from common.settings import VARIATIONAL_TASKS, Settings
+from common.settings.groups.experiment import KERNEL
 from planning.workload import WorkloadAnalysis
 from qfleet.errors import ShardingError
 
@@ -69,6 +70,11 @@ def main() -> None:
 
 
 def _analyze(settings: Settings) -> WorkloadAnalysis:
+    if settings.model.model == KERNEL:
+        raise SettingsError(
+            f"MODEL={KERNEL} has no steps, which planning measures: set WORKERS and BATCH to"
+            " numbers"
+        )
     sample = _DataSample(settings)
     from common import models  # TensorFlow
     from planning.noise_fidelity import lowest_fidelity

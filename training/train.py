@@ -12,6 +12,8 @@ from contextlib import ExitStack
 
 from common import checkpoints
 from common.errors import RendezvousTimeout, StorageUnavailable, TrainingDiverged
+from common.settings import Settings
+from common.settings.groups.experiment import KERNEL
 from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.chief import Chief
 from training.cluster.spec import ClusterSpec
@@ -64,10 +66,12 @@ def train(
         # TensorFlow is imported late, so that user errors appear within a second; and before the
         # rendezvous, so that no worker waits in TensorFlow for the import of another one.
         if chief:
-            start = chief.open_run(before_rendezvous=lambda: _import(open_trainer, watchdog))
+            start = chief.open_run(
+                before_rendezvous=lambda: _import(open_trainer, settings, watchdog)
+            )
         else:
             assert isinstance(rendezvous, RendezvousClient)
-            _import(open_trainer, watchdog)
+            _import(open_trainer, settings, watchdog)
             # As long as the chief is alive: it may have to make the data set.
             watchdog.enter("the rendezvous with the chief", math.inf, RendezvousTimeout)
             start = rendezvous.join(run.finished)
@@ -96,7 +100,7 @@ def train(
             rendezvous.group_secret,
             rendezvous.wait_for_loss,
         )
-        trainer = stack.enter_context(_import(open_trainer, watchdog)(context))
+        trainer = stack.enter_context(_import(open_trainer, settings, watchdog)(context))
         if chief and trainer.device:
             log.info(f"Device: {trainer.device}")
         stack.enter_context(watchdog.orderly_end())
@@ -136,11 +140,17 @@ def _require_finite(metrics: Mapping[str, Mapping[str, float]]) -> None:
                 )
 
 
-def _import(open_trainer: TrainerFactory | None, watchdog: Watchdog) -> TrainerFactory:
-    """Return the given factory, or that of TensorFlow."""
+def _import(
+    open_trainer: TrainerFactory | None, settings: Settings, watchdog: Watchdog
+) -> TrainerFactory:
+    """Return the given factory, or that of MODEL."""
     if open_trainer:
         return open_trainer
     with watchdog.within("the import of TensorFlow", IMPORT_SECONDS):
+        if settings.model.model == KERNEL:
+            from training.kernel import trainer as kernel_trainer
+
+            return kernel_trainer.open_kernel_trainer
         from training import trainer
 
     return trainer.open_trainer

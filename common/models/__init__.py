@@ -1,4 +1,4 @@
-"""Keras models with circuits: hybrid, qcnn, multi-filter, or the user's own module:factory.
+"""Keras models with circuits: hybrid, qcnn, multi-filter, kernel, or the user's own module:factory.
 
 A model maps angles float32 [B, features] in radians, or states float32 [B, 2**QUBITS] of norm 1
 with ENCODER=amplitude, to the outputs of its target, float32 [B, outputs]; see `Target`. Its
@@ -17,12 +17,13 @@ from common.errors import DataError, WeightsError
 from common.formats import MODEL_FORMAT
 from common.model_circuits import MAX_RECORDED_QUBITS, ModelProgram, compiled_circuits, sampling_of
 from common.models import user_model
+from common.models.kernel_machine import build_kernel_model, recorded_rows
 from common.models.normalization import ReadoutNormalization
 from common.models.pruning import prunable_circuits
 from common.models.samplers import sampler_arguments
 from common.models.variational import build_variational_model
 from common.settings import Settings
-from common.settings.groups.experiment import NO_SHOTS
+from common.settings.groups.experiment import KERNEL, NO_SHOTS
 from common.storage import StoragePath
 from qfleet.circuits.circuit_json import to_json
 from qfleet.compiler.network.contraction_path import give_paths
@@ -33,7 +34,11 @@ from qfleet.tensorflow.runtime import keras, tf
 
 
 def build_model(
-    features: int, settings: Settings, encoder: str = "angle", target: Target = SIGNS
+    features: int,
+    settings: Settings,
+    encoder: str = "angle",
+    target: Target = SIGNS,
+    stored_rows: int = 1,
 ) -> keras.Model:
     """Build the model of the settings, with initial weights from SEED.
 
@@ -42,6 +47,7 @@ def build_model(
         settings: The group model, and SEED; the user's own factory gets all settings.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
         target: What the model predicts.
+        stored_rows: Training rows that MODEL=kernel compares with.
 
     Raises:
         SettingsError: The user's factory can't be imported, fails, returns no Keras model, or one
@@ -49,6 +55,8 @@ def build_model(
     """
     if target.kind in ("energy", "state"):
         return build_variational_model(features, settings, target)
+    if settings.model.model == KERNEL:
+        return build_kernel_model(features, settings, target, stored_rows)
     if ":" in settings.model.model:
         return user_model.build_user_model(features, settings, target)
     inputs = keras.Input((features,), name="angles")
@@ -200,7 +208,8 @@ def rebuild(
         if target.task != settings.data.task:  # whose limits the settings were checked by
             raise ValueError(f"its target is of TASK={target.task}")
         placement = described["encoding"]["placement"]
-        model = build_model(described["features"], settings, placement, target)
+        rows = recorded_rows(described) if settings.model.model == KERNEL else 1
+        model = build_model(described["features"], settings, placement, target, rows)
     except DataError as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
     except LibraryError:

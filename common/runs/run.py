@@ -7,6 +7,7 @@ STORAGE/RUN/
   slurm/              Slurm job, its log and the outcomes of its workers (slurm_job.py)
   attempts/           worker-R.json: starts, and failed ones in a row (attempts.py)
   checkpoints/        common/checkpoints.py
+  kernel/ID/          tiles of the matrix of MODEL=kernel (training/kernel/tiles.py)
   logs/               events of TensorBoard
   text/               worker-R.attempt-A.log: log of each worker
   metrics.jsonl       one line per epoch

@@ -13,7 +13,7 @@ from typing import Protocol
 from common.commands import command
 from common.errors import SettingsError
 from common.settings.fields import Scope, SettingField, Value
-from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS
+from common.settings.groups.experiment import KERNEL, MODELS, VARIATIONAL_TASKS
 from common.settings.options import option_fields, synonym_fields
 from common.settings.registry import all_fields, flag, names_in_scope
 from common.settings.sources import TERMS, Given
@@ -161,6 +161,9 @@ def _is_table(settings: Values) -> bool:
 
 
 _DENSE = ("hybrid", "multi-filter")
+_HAS_STEPS = Condition(
+    f"a MODEL other than {KERNEL}", lambda settings: settings.get("model") != KERNEL
+)
 CONDITIONS: Mapping[str, Condition] = MappingProxyType(
     {
         "activation": _reads_model(*_DENSE),
@@ -168,11 +171,14 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "TASK=energy or state", lambda settings: settings.get("task") in VARIATIONAL_TASKS
         ),
         "elastic_after": _with("min_workers"),
+        "epochs": _HAS_STEPS,
         "filters": _reads_model("multi-filter"),
+        "initializations": _HAS_STEPS,
         "initialization_epochs": Condition(
             "INITIALIZATIONS above 1", lambda settings: settings.get("initializations") != 1
         ),
         "label_column": Condition("DATA=table.csv or another table", _is_table),
+        "learning_rate": _HAS_STEPS,
         "micro_batch": _with("reproducible", "REPRODUCIBLE=true"),
         "pooling": _reads_model(*MODELS),
         "queue_priority": _with("queue"),

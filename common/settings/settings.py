@@ -22,6 +22,7 @@ from common.settings.forward_checks import (
     check_zne,
 )
 from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
+from common.settings.kernel_checks import check_kernel
 from common.settings.micro_batches import micro_batch_rows
 from common.settings.options import Options, all_options, option_fields
 from common.settings.programs import listed_fields, require_used
@@ -189,6 +190,7 @@ class Settings(SettingGroups):
         check_task(model, data, training)
         if data.encoder == "amplitude":
             check_amplitudes(model, data, training)
+        check_kernel(model, data, training)
         check_forward(model, data, training)
         check_noise(model, data, training)
         check_layers(model)

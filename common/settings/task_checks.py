@@ -3,6 +3,7 @@
 from common.settings.fields import AUTO
 from common.settings.groups.experiment import (
     ANSATZES,
+    KERNEL,
     MODELS,
     VARIATIONAL_TASKS,
     DataSettings,
@@ -73,12 +74,12 @@ def check_method(model: ModelSettings, training: TrainingSettings) -> None:
 
 
 def check_layers(model: ModelSettings) -> None:
-    """Check the number of pooling layers, which an ansatz does not have.
+    """Check the number of pooling layers, which an ansatz and a feature map do not have.
 
     Raises:
         ValueError: LAYERS does not fit MODEL or QUBITS.
     """
-    if model.model in ANSATZES:
+    if model.model in (KERNEL, *ANSATZES):
         return
     if model.layers and model.model == "qcnn":
         raise ValueError(
@@ -100,7 +101,7 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
         ValueError: A setting does not fit TASK.
     """
     task, name, is_variational = data.task, model.model, data.task in VARIATIONAL_TASKS
-    if is_variational and name in MODELS:
+    if is_variational and name in (*MODELS, KERNEL):
         raise ValueError(
             f"MODEL={name} does not fit TASK={task}, which needs an ansatz: set"
             f" MODEL={'hardware-efficient' if task == 'state' else ' or '.join(ANSATZES)}, or"

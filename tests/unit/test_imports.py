@@ -26,7 +26,7 @@ FRAMEWORKS = {
     "jax": ("qfleet.jax", "qfleet.pennylane", "qfleet.keras"),
     "keras": ("qfleet.keras",),
     "pennylane": ("qfleet.pennylane",),
-    "sklearn": ("qfleet.kernels.estimators", "common.data.splits", "inference"),
+    "sklearn": ("qfleet.kernels.estimators", "common.data.splits", "training.kernel", "inference"),
 }
 """Frameworks, and the adapters that may import them."""
 RUNTIME = "qfleet.tensorflow.runtime"
@@ -35,7 +35,8 @@ TENSORFLOW_IMPORTS = {"qfleet.tensorflow.framework": {"tensorflow"}, RUNTIME: {"
 
 BASE = {
     "built_in_data", "commands", "count_bar", "environments", "epoch_bar", "errors", "events",
-    "formats", "import_path", "metrics", "processes", "safe_json", "text", "settings", "waiting",
+    "formats", "import_path", "metrics", "processes", "safe_json", "text", "tuning", "settings",
+    "waiting",
 }  # fmt: skip
 """Parts of common that all other parts may import."""
 
@@ -43,6 +44,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "text": set(),
     "formats": set(),
     "metrics": set(),
+    "tuning": set(),
     "count_bar": set(),
     "commands": set(),
     "environments": {"commands", "errors"},

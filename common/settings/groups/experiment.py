@@ -15,7 +15,10 @@ RUN_NAME = r"[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?"
 """Pattern of a run's name."""
 
 MODELS = ("hybrid", "qcnn", "multi-filter")
-"""Built-in models of labelled examples."""
+"""Built-in models of labelled examples that are trained by gradients."""
+
+KERNEL = "kernel"
+"""The built-in model of labelled examples that is fitted to a kernel matrix."""
 
 ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd")
 """Built-in models of TASK=energy and TASK=state."""
@@ -107,14 +110,15 @@ class ModelSettings(SettingsGroup):
     model: Annotated[
         str,
         StringConstraints(
-            pattern=rf"^({'|'.join((*MODELS, *ANSATZES))}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+            pattern=rf"^({'|'.join((*MODELS, KERNEL, *ANSATZES))}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
         ),
         Setting(
             "model to train; default of TASK=energy and TASK=state: hardware-efficient",
             identity=True,
-            allowed=f"{', '.join(MODELS)} or a user model as module:factory; for TASK=energy and"
-            f" TASK=state {', '.join(ANSATZES)} or a user circuit as module:factory",
-            choices=(*MODELS, *ANSATZES),
+            allowed=f"{', '.join((*MODELS, KERNEL))} or a user model as module:factory; for"
+            f" TASK=energy and TASK=state {', '.join(ANSATZES)} or a user circuit as"
+            " module:factory",
+            choices=(*MODELS, KERNEL, *ANSATZES),
         ),
     ] = "hybrid"
     angles: Annotated[
@@ -144,7 +148,8 @@ class ModelSettings(SettingsGroup):
         Le(64),
         Setting(
             "convolution and pooling layers of hybrid and multi-filter, 0 for layers until at most"
-            " four qubits are read; or layers of an ansatz, 0 for 4",
+            " four qubits are read; layers of an ansatz, 0 for 4; or of the feature map of"
+            " kernel, 0 for 2",
             identity=True,
         ),
     ] = 0

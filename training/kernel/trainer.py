@@ -1,0 +1,214 @@
+"""The trainer of MODEL=kernel: tiles by all workers, a fit by the chief, metrics by all.
+
+There are no steps and no checkpoints: the tiles are files, and a restart computes the missing ones.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from common import runs, storage
+from common.checkpoints import Checkpoint
+from common.data import Examples
+from common.errors import DeadlineReached, Preempted, SettingsError, WeightsError
+from common.model_circuits import kernel_circuit
+from common.models import build_model, describe_model
+from common.models.device import device_of_circuits
+from common.models.kernel_machine import set_machine
+from common.settings import Settings
+from common.storage.base import RETRY_SECONDS
+from common.text import plural
+from qfleet.engine import memory
+from qfleet.kernels import FidelityKernel
+from qfleet.tensorflow.runtime import keras, tf
+from training.kernel.fit import Fit, fit
+from training.kernel.tiles import TilePlan, assemble, compute_tiles
+from training.step import distributed
+from training.step.allreduce import all_reduce_scalar, build_sum, limit_wait
+from training.step.evaluation import SplitEvaluator
+from training.step.input_pipeline import SplitSamplers
+from training.step.learner import Learner
+from training.step.losses import measures_of
+from training.step.micro_batches import MicroBatches
+from training.step.peer_errors import PeerErrorTranslator
+from training.trainer_protocol import TrainingContext
+
+MEASURED_ROWS = 1024
+"""Examples of a worker that are compared with all stored rows at a time."""
+
+_COPIES = 3
+"""Matrices of the chief: that of the tiles, that of the fit, and its cache."""
+
+
+@contextmanager
+def open_kernel_trainer(context: TrainingContext) -> Iterator["KernelTrainer"]:
+    """Build the trainer of this worker.
+
+    Raises:
+        PeerLost, Preempted: TensorFlow reported a lost peer, here or in the body of the context.
+        SettingsError: The kernel matrix does not fit into the chief's memory.
+    """
+    settings, cluster, watchdog = context.settings, context.cluster, context.watchdog
+    if cluster.is_chief:
+        _require_memory(context.data.rows("train"))
+    with PeerErrorTranslator(cluster, context.preemption, context.wait_for_loss):
+        strategy = distributed.create_strategy(settings, cluster, watchdog, context.secret)
+        yield KernelTrainer(context, strategy)
+
+
+def _require_memory(rows: int) -> None:
+    needed, free = _COPIES * 8 * rows * rows, memory.available_bytes()
+    if needed > free:
+        fits = int((free / (_COPIES * 8)) ** 0.5)
+        raise SettingsError(
+            f"the kernel matrix of {rows:,} training examples and its fit take {needed:,} bytes,"
+            f" but {free:,} bytes are free: set TRAIN_EXAMPLES={fits} or less"
+        )
+
+
+class KernelTrainer:
+    """Fits a kernel machine to one data set, on one worker.
+
+    Args:
+        context: Settings, data and folders of the run.
+        strategy: The workers' strategy.
+    """
+
+    pruned_angles = None
+    """There are no trained angles."""
+
+    def __init__(self, context: TrainingContext, strategy: tf.distribute.Strategy) -> None:
+        self._context, self._strategy = context, strategy
+        self._settings, self._data = context.settings, context.data
+        circuit = kernel_circuit(self._settings.model, self._data.features)
+        self._kernel = FidelityKernel(circuit.circuit, circuit.inputs)
+        root = storage.path(self._settings.job.storage)
+        run = runs.Run.at(root, self._settings.run_name)
+        self._plan = TilePlan.of(run, self._settings, self._data)
+        self._model: keras.Model | None = None
+        self._evaluator: SplitEvaluator | None = None
+        self._summary = ""
+
+    @property
+    def device(self) -> str:
+        """The device of the circuits; empty before `fit`."""
+        return device_of_circuits(self._model) if self._model else ""
+
+    @property
+    def step_summary(self) -> str:
+        """One line on the tiles and the fit."""
+        return self._summary
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Refuse a checkpoint: a kernel has none.
+
+        Raises:
+            WeightsError: Always.
+        """
+        raise WeightsError(
+            f"checkpoint {checkpoint.step} of the run belongs to another model than"
+            f" MODEL={self._settings.model.model}: delete the run's folder"
+        )
+
+    def fit(self) -> None:
+        """Compute this worker's tiles, let the chief fit, and get its result."""
+        cluster, watchdog = self._context.cluster, self._context.watchdog
+        limit = self._settings.fault_tolerance.stall_timeout_max
+        watchdog.enter("the training examples", limit)
+        train = self._data.split("train")
+        watchdog.enter("the tiles of the kernel matrix", limit)
+        began = time.monotonic()
+        tiles = self._plan.assigned_to(cluster.rank, cluster.size)
+        computed = compute_tiles(
+            self._plan, self._kernel, train.angles, cluster.rank, cluster.size, self._before_tile
+        )
+        seconds = time.monotonic() - began
+        watchdog.enter("the tiles of the other workers", limit)
+        self.barrier()
+        numbers = np.zeros((len(train.labels) + 1) * self._data.target.outputs)
+        if cluster.is_chief:
+            fitted = self._fit(train)
+            numbers = np.concatenate([fitted.coefficients.ravel(), fitted.constant])
+            self._summary = (
+                f"Kernel matrix: {plural(len(self._plan.tiles), 'tile')}, of which worker 0"
+                f" computed {computed} of its {len(tiles)} in {seconds:.1f} s; {fitted.setting},"
+                f" {len(fitted.support):,} of {len(train.labels):,} rows are compared with"
+            )
+        watchdog.enter("the result of the fit", limit)
+        shared = build_sum(self._strategy)(tf.constant(numbers)).numpy()
+        self._open_model(train, shared)
+
+    def measure(self, split: str) -> dict[str, float]:
+        """Return the metrics of a split, over all workers."""
+        assert self._evaluator is not None, "fit comes first"
+        limit = self._settings.fault_tolerance.stall_timeout_max
+        self._context.watchdog.enter(f"the metrics of the {split} split", limit)
+        return self._evaluator.measure(split)
+
+    def save_model(self, weights: Path) -> dict[str, object]:
+        """Write the weights and return the content of model.json."""
+        assert self._model is not None, "fit comes first"
+        self._model.save_weights(weights)
+        encoding = self._data.manifest.encoding
+        return describe_model(self._model, self._data.features, self._settings, encoding)
+
+    def barrier(self) -> None:
+        """Return when every worker has called this."""
+        limit_wait(math.inf)  # the watchdog has the limit
+        all_reduce_scalar(self._strategy, 0.0)
+
+    def _before_tile(self, done: int) -> None:
+        """Restart the limit of a tile, and end here if this worker has to."""
+        self._context.watchdog.progress()
+        if self._context.preemption.requested.is_set():
+            raise Preempted(f"stopped by SIGTERM; {plural(done, 'tile')} of this worker are kept")
+        deadline = self._context.deadline
+        if deadline is not None and time.monotonic() >= deadline:
+            raise DeadlineReached(
+                f"DEADLINE reached; {plural(done, 'tile')} of this worker are kept; run the same"
+                " command again to continue"
+            )
+
+    def _fit(self, train: Examples) -> Fit:
+        watchdog = self._context.watchdog
+        watchdog.enter("the fit", self._settings.fault_tolerance.stall_timeout_max)
+        matrix = assemble(self._plan, self._kernel, train.angles)
+        return fit(matrix, train.labels, self._data.target, self._settings.data.seed)
+
+    def _open_model(self, train: Examples, numbers: np.ndarray) -> None:
+        """Build the Keras model of the fit, and what measures it; equal on all workers."""
+        outputs = self._data.target.outputs
+        coefficients = numbers[:-outputs].reshape(-1, outputs)
+        found = Fit(coefficients, numbers[-outputs:], "")
+        support = found.support
+        settings = _measuring(self._settings, self._context.cluster.size, len(train.labels))
+        with self._strategy.scope():
+            self._model = build_model(
+                self._data.features,
+                self._settings,
+                self._data.placement,
+                self._data.target,
+                len(support),
+            )
+            set_machine(self._model, train.angles[support], coefficients[support], found.constant)
+            learner = Learner(
+                self._model,
+                measures_of(self._data.target),
+                micro_batches=MicroBatches.of(settings, self._context.cluster),
+                limited_call=self._context.watchdog.call,
+            )
+            learner.compile(steps_per_execution=2)
+            learner.make_test_function()
+        samplers = SplitSamplers(self._data, settings, self._context.cluster)
+        if samplers.read_storage:
+            self._context.watchdog.allow(RETRY_SECONDS)
+        self._evaluator = SplitEvaluator(learner, samplers, lambda: None)
+
+
+def _measuring(settings: Settings, workers: int, rows: int) -> Settings:
+    """Return settings whose batches are as large as a worker measures them."""
+    return settings.replace(batch=workers * min(MEASURED_ROWS, -(-rows // workers)))
