@@ -27,7 +27,9 @@ class ExpectationMethods(PreparedCircuit):
             inputs: [B, I], or [I] for one example; None if there are no inputs.
             parameters: [P]; None if there are no parameters.
             initial_states: [B, 2**N] real or complex, or [2**N] for one example, of norm 1, to
-                1e-4; only for a circuit that is compiled with `initial_states=True`.
+                1e-4; only for a circuit that is compiled with `initial_states=True`. With the
+                method "density_matrix" also density matrices [B, 2**N, 2**N], or [2**N, 2**N] for
+                one example with inputs: Hermitian, positive, of trace 1.
 
         Returns:
             [B, K] of `real_dtype`; [K] for one example.

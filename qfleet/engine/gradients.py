@@ -25,8 +25,8 @@ class Gradients(_BySymbols):
         inputs: [B, I], or [I] for one example; None if they are not wanted.
         parameters: [P], summed over the batch.
         initial_states: [B, 2**N] of the states' dtype, dL/dRe + i dL/dIm; or [2**N] for one
-            example; None if they are not wanted, or the circuit does not take any. They are not
-            part of the pair.
+            example; of the shape of density matrices if the states are such. None if they are not
+            wanted, or the circuit does not take any. They are not part of the pair.
     """
 
     initial_states: np.ndarray | None

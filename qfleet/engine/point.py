@@ -21,7 +21,8 @@ class Point:
         inputs: [B, I] float64.
         parameters: [P] float64.
         batched: False if the caller's inputs are one example, without a batch axis.
-        initial_states: [B, 2**N] of the circuit's dtype, of norm 1; None if it takes no states.
+        initial_states: [B, 2**N] of the circuit's dtype, of norm 1, or density matrices
+            [B, 2**N, 2**N]; None if it takes no states.
     """
 
     inputs: np.ndarray
@@ -128,25 +129,43 @@ def check_states_given(takes_states: bool, states: object) -> None:
         )
 
 
-def point_with_states(point: Point, states: ArrayLike, qubits: int, dtype: np.dtype) -> Point:
+def point_with_states(
+    point: Point, states: ArrayLike, qubits: int, dtype: np.dtype, *, allow_matrices: bool
+) -> Point:
     """Return a point with the initial states of its examples.
 
     Args:
         point: Without them.
-        states: [B, 2**qubits], or [2**qubits] for one example. Without inputs, they determine the
-            number of examples.
+        states: [B, 2**qubits], or [2**qubits] for one example; or density matrices
+            [B, 2**qubits, 2**qubits], or [2**qubits, 2**qubits] for one example with inputs.
+            Without inputs, they determine the number of examples.
         qubits: Number of qubits.
         dtype: Of the circuit's states.
+        allow_matrices: If the method evolves density matrices.
     """
     array = checked_array(states, "initial_states")
     if not point.inputs.shape[1] and not point.batched and array.ndim > 1:  # no inputs
         point = replace(point, inputs=np.empty((len(array), 0)), batched=True)
-    shape = (len(point.inputs), 1 << qubits)
+    is_matrix = array.ndim == 2 + point.batched
+    if is_matrix and not allow_matrices:
+        raise ArgumentError(
+            f"initial_states has shape {list(array.shape)}: pass state vectors, or compile the"
+            ' circuit with method="density_matrix", which takes density matrices'
+        )
+    shape = (len(point.inputs), *[1 << qubits] * (1 + is_matrix))
     because = f"there is one state of {qubits} qubits per example"
     wanted = shape if point.batched else shape[1:]
     array = checked_complex(array, wanted, "initial_states", because=because)
     # The caller's own array, if it fits: residuals of a forward pass recognize it.
     array = np.ascontiguousarray(array if point.batched else array.reshape(shape), dtype)
+    if is_matrix:
+        _check_matrices(array)
+    else:
+        _check_norms(array)
+    return replace(point, initial_states=array)
+
+
+def _check_norms(array: np.ndarray) -> None:
     parts = array.view(array.real.dtype)
     norms = np.sqrt(np.einsum("bi,bi->b", parts, parts, dtype=np.float64))
     wrong = ~(np.abs(norms - 1) < MAX_NORM_ERROR)
@@ -156,4 +175,29 @@ def point_with_states(point: Point, states: ArrayLike, qubits: int, dtype: np.dt
             f"initial_states[{at}] has the norm {norms[at]:g}: normalize it to 1, to"
             f" {MAX_NORM_ERROR:g}"
         )
-    return replace(point, initial_states=array)
+
+
+def _check_matrices(array: np.ndarray) -> None:
+    """Check density matrices [B, D, D], to the tolerance of norms."""
+    for at, matrix in enumerate(array):
+        error = np.abs(matrix - matrix.conj().T).max()
+        if not error < MAX_NORM_ERROR:  # also NaN
+            raise ArgumentError(
+                f"initial_states[{at}] differs from its adjoint by {error:g}: pass a Hermitian"
+                " density matrix"
+            )
+        trace = float(np.trace(matrix).real)
+        if not abs(trace - 1) < MAX_NORM_ERROR:
+            raise ArgumentError(
+                f"initial_states[{at}] has the trace {trace:g}: divide the density matrix by it"
+            )
+        # Faster than eigenvalues, which are needed for the message only.
+        shift = MAX_NORM_ERROR * np.eye(len(matrix))
+        try:
+            np.linalg.cholesky(matrix.astype(np.complex128) + shift)
+        except np.linalg.LinAlgError:
+            lowest = np.linalg.eigvalsh(matrix)[0]
+            raise ArgumentError(
+                f"initial_states[{at}] has the eigenvalue {lowest:g}: pass a positive density"
+                " matrix"
+            ) from None

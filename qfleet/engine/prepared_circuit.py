@@ -104,4 +104,10 @@ class PreparedCircuit:
         check_states_given(self.takes_states, initial_states)
         if initial_states is None:
             return point
-        return point_with_states(point, initial_states, len(self.qubits), self.dtype)
+        return point_with_states(
+            point,
+            initial_states,
+            len(self.qubits),
+            self.dtype,
+            allow_matrices=self.method == "density_matrix",
+        )

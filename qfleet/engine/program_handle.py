@@ -115,7 +115,8 @@ class InitialStates:
     """The states at which the examples of a call start.
 
     Attributes:
-        states: [B, 2**N] of the program's complex dtype, contiguous, of norm 1.
+        states: [B, 2**N] of the program's complex dtype, contiguous, of norm 1; or density matrices
+            [B, 2**N, 2**N] for a program that evolves these.
         gradients: A similar array that receives dL/dRe + i dL/dIm; None if it is not wanted.
     """
 

@@ -127,6 +127,8 @@ typedef struct {
   // reals of the program. Bit i of the program's index is bit initial_order[i] of their index, as
   // for qfleet_state. With check_finite, norms must be 1. Gradients of values or states write
   // dL/dRe and dL/dIm to `initial_gradients`, unless it is null with a count of 0.
+  // A program of density matrices also takes these, [size][2**N][2**N] by rows, Hermitian, and with
+  // a trace of 1, which are recognized by the count.
   const void* initial_states;
   int64_t initial_state_count;
   const int64_t* initial_order;

@@ -57,6 +57,28 @@ double NormOf(const T* state, int64_t reals) {
   return std::sqrt(sums[0] + sums[1] + sums[2] + sums[3]);
 }
 
+// Checks that density matrices are Hermitian and have a trace of 1; a NaN fails, too.
+template <class T>
+void CheckMatrix(const T* matrix, int64_t number, int64_t size) {
+  double trace = 0, error = 0;
+  for (int64_t x = 0; x < size; ++x) {
+    trace += static_cast<double>(matrix[2 * (x * size + x)]);
+    for (int64_t y = 0; y <= x; ++y) {
+      const T *one = matrix + 2 * (x * size + y), *other = matrix + 2 * (y * size + x);
+      const double difference = std::abs(static_cast<double>(one[0] - other[0])) +
+                                std::abs(static_cast<double>(one[1] + other[1]));
+      if (!(difference <= error)) error = difference;
+    }
+  }
+  if (!(error < kMaxNormError))
+    throw std::invalid_argument("batch.initial_states: matrix " + std::to_string(number) +
+                                " differs from its adjoint by " + std::to_string(error));
+  if (!(std::abs(trace - 1) < kMaxNormError))
+    throw std::invalid_argument("batch.initial_states: matrix " + std::to_string(number) +
+                                " has the trace " + std::to_string(trace) +
+                                ", which must be 1, to 0.0001");
+}
+
 template <class T>
 void SetInitialStates(const ProgramSizes& program, const qfleet_batch& batch, Batch* made) {
   if (!program.takes_states) {
@@ -66,7 +88,10 @@ void SetInitialStates(const ProgramSizes& program, const qfleet_batch& batch, Ba
           "batch.initial_states must be null: the program has an initial state of its own");
     return;
   }
-  const int64_t reals = StateReals(program, batch.size);
+  int64_t reals = StateReals(program, batch.size);
+  // A density matrix has 2**N times the reals of a state vector.
+  made->initial_matrices = program.takes_matrices && batch.initial_state_count > reals;
+  if (made->initial_matrices) reals = Product(reals, int64_t{1} << program.qubits);
   const T* states =
       Checked<T>("batch.initial_states", batch.initial_states, batch.initial_state_count, reals);
   CheckOptional("batch.initial_gradients", batch.initial_gradients, batch.initial_gradient_count,
@@ -78,6 +103,11 @@ void SetInitialStates(const ProgramSizes& program, const qfleet_batch& batch, Ba
   made->allow_subspace = false;
   if (!batch.check_finite) return;
   const int64_t width = int64_t{2} << program.qubits;
+  if (made->initial_matrices) {
+    const int64_t size = width / 2, cost = size * width;
+    made->parallel(batch.size, cost, [&](int64_t b) { CheckMatrix(states + b * cost, b, size); });
+    return;
+  }
   made->parallel(batch.size, width, [&](int64_t b) {
     const double norm = NormOf(states + b * width, width);
     if (!(std::abs(norm - 1) < kMaxNormError))

@@ -253,16 +253,44 @@ void DensityEngine<T>::Initialize(const Tile& tile, T* state) const {
   std::fill_n(state, Reals(tile.call->layout, program_->qubits), T{0});
   const int32_t live = LiveAtStart();
   for (int64_t s = 0; s < tile.present(); ++s) {
-    const std::vector<Complex> psi = InitialState(tile, s);
-    ForEachRange(*tile.parallel, int64_t{1} << live, static_cast<int64_t>(psi.size()) * live,
+    const std::function<std::vector<double>(int64_t)> words_of = Words(tile, s, live);
+    ForEachRange(*tile.parallel, int64_t{1} << live, (int64_t{1} << program_->qubits) * live,
                  [&](int64_t, int64_t first, int64_t end) {
                    for (int64_t flip = first; flip < end; ++flip) {
-                     const std::vector<double> words = WordsOfFlip(psi, flip, live);
+                     const std::vector<double> words = words_of(flip);
                      for (int64_t z = 0; z < int64_t{1} << live; ++z)
                        state[WordIndex(flip, z) * samples + s] = static_cast<T>(words[z]);
                    }
                  });
   }
+}
+
+template <class T>
+std::function<std::vector<double>(int64_t)> DensityEngine<T>::Words(const Tile& tile,
+                                                                    int64_t sample,
+                                                                    int32_t live) const {
+  const Batch& batch = *tile.call->batch;
+  if (!batch.initial_matrices)
+    return [psi = InitialState(tile, sample), live](int64_t flip) {
+      return WordsOfFlip(psi, flip, live);
+    };
+  const int64_t size = int64_t{1} << program_->qubits;
+  const T* matrix = InitialMatrix(tile, sample);
+  const BitPermutation permutation(batch.initial_order, program_->qubits);
+  return [=](int64_t flip) {
+    std::vector<Complex> entries(size);
+    for (int64_t x = 0; x < size; ++x) {
+      const T* entry = matrix + 2 * (permutation(x) * size + permutation(x ^ flip));
+      entries[x] = {static_cast<double>(entry[0]), static_cast<double>(entry[1])};
+    }
+    return WordsOfEntries(entries, flip, live);
+  };
+}
+
+template <class T>
+const T* DensityEngine<T>::InitialMatrix(const Tile& tile, int64_t sample) const {
+  const int64_t example = tile.number * tile.call->layout.samples + sample;
+  return static_cast<const T*>(tile.call->batch->initial_states) + example * MatrixReals();
 }
 
 template <class T>
@@ -278,6 +306,33 @@ std::vector<Complex> DensityEngine<T>::InitialState(const Tile& tile, int64_t sa
     psi[x] = {static_cast<double>(from[2 * y]), static_cast<double>(from[2 * y + 1])};
   }
   return psi;
+}
+
+// With L = sum_P lambda_P tr(P rho), dL/dRe + i dL/dIm by an entry of rho is that of the Hermitian
+// sum_P lambda_P P: entry [x ^ flip][x] of its words with a flip.
+template <class T>
+void DensityEngine<T>::StoreMatrixGradients(const Tile& tile, const T* lambda) const {
+  const Batch& batch = *tile.call->batch;
+  const int64_t samples = tile.call->layout.samples, size = int64_t{1} << program_->qubits;
+  const int32_t live = LiveAtStart();
+  const int64_t flips = int64_t{1} << live;
+  const BitPermutation permutation(batch.initial_order, program_->qubits);
+  for (int64_t s = 0; s < tile.present(); ++s) {
+    T* to = static_cast<T*>(batch.initial_gradients) + (tile.number * samples + s) * MatrixReals();
+    std::fill_n(to, MatrixReals(), T{0});
+    ForEachRange(*tile.parallel, flips, size * live, [&](int64_t, int64_t first, int64_t end) {
+      std::vector<double> weights(flips);
+      for (int64_t flip = first; flip < end; ++flip) {
+        for (int64_t z = 0; z < flips; ++z) weights[z] = lambda[WordIndex(flip, z) * samples + s];
+        const std::vector<Complex> entries = EntriesOfWords(flip, live, weights);
+        for (int64_t x = 0; x < size; ++x) {
+          T* entry = to + 2 * (permutation(x ^ flip) * size + permutation(x));
+          entry[0] = static_cast<T>(entries[x & (flips - 1)].real());
+          entry[1] = static_cast<T>(entries[x & (flips - 1)].imag());
+        }
+      }
+    });
+  }
 }
 
 // With L = sum_P lambda_P <psi|P|psi>, dL/dRe + i dL/dIm = 2 sum_P lambda_P P psi.
@@ -389,7 +444,11 @@ void DensityEngine<T>::ReverseTile(const Tile& tile, const T* upstream, int64_t 
       if (b > first_needed || by_states) Apply(tile, b, true, lambda.data(), lambda.data());
     }
   }
-  if (by_states) StoreStateGradients(tile, lambda.data());
+  if (!by_states) return;
+  if (tile.call->batch->initial_matrices)
+    StoreMatrixGradients(tile, lambda.data());
+  else
+    StoreStateGradients(tile, lambda.data());
 }
 
 template <class T>

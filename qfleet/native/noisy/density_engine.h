@@ -6,6 +6,7 @@
 #define QFLEET_DENSITY_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -49,11 +50,19 @@ class DensityEngine : public StatelessEngine<T> {
   // Adds a block's derivatives to the sums, or gradients if examples have matrices of their own.
   void AddGradients(const Tile& tile, int64_t block, const T* lambda, const T* before, Sums* sums,
                     double* per_example_gradients) const;
-  // Writes the density matrices before the first block: of |0>, or of the caller's states.
+  // Writes the density matrices before the first block: of |0>, or of the caller's states
+  // or matrices.
   void Initialize(const Tile& tile, T* state) const;
   std::vector<Complex> InitialState(const Tile& tile, int64_t sample) const;
+  // A tile's sample as a density matrix [2**N][2**N] (re, im), and the number of its reals.
+  int64_t MatrixReals() const { return int64_t{2} << 2 * program_->qubits; }
+  const T* InitialMatrix(const Tile& tile, int64_t sample) const;
+  // A function of a flip: the Pauli coefficients of the words with it, of a tile's sample.
+  std::function<std::vector<double>(int64_t)> Words(const Tile& tile, int64_t sample,
+                                                    int32_t live) const;
   // Writes the gradients by the caller's states, given those by their Pauli coefficients.
   void StoreStateGradients(const Tile& tile, const T* lambda) const;
+  void StoreMatrixGradients(const Tile& tile, const T* lambda) const;
   // Digits of the state before the first block; all higher ones are traced out.
   int32_t LiveAtStart() const {
     const std::vector<DensityBlock>& blocks = program_->blocks;

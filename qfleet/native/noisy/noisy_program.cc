@@ -143,6 +143,7 @@ DensityProgram::DensityProgram(const std::string& serialized) {
   kind = "density matrices";
   Reader in(serialized);
   ReadCircuit(&in, kMaxDensityQubits, this);
+  takes_matrices = takes_states;
   live_at_end = in.Int(1, blocks.empty() ? qubits : blocks.back().live);
   strings = in.Ints(in.Count(), 0, (int64_t{1} << 2 * live_at_end) - 1);
   ReadWeights(&in, strings.size(), this);

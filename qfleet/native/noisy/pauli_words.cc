@@ -29,11 +29,12 @@ int64_t WordIndex(int64_t flip, int64_t z) {
   return index;
 }
 
-std::vector<double> WordsOfFlip(const std::vector<Complex>& psi, int64_t flip, int32_t live) {
+std::vector<double> WordsOfEntries(const std::vector<Complex>& entries, int64_t flip,
+                                   int32_t live) {
   const int64_t size = int64_t{1} << live;
   std::vector<Complex> sums(size);
-  for (int64_t x = 0; x < static_cast<int64_t>(psi.size()); ++x)
-    sums[x & (size - 1)] += psi[x] * std::conj(psi[x ^ flip]);
+  for (int64_t x = 0; x < static_cast<int64_t>(entries.size()); ++x)
+    sums[x & (size - 1)] += entries[x];
   WalshHadamard(&sums);
   std::vector<double> found(size);
   for (int64_t z = 0; z < size; ++z)
@@ -41,13 +42,26 @@ std::vector<double> WordsOfFlip(const std::vector<Complex>& psi, int64_t flip, i
   return found;
 }
 
+std::vector<double> WordsOfFlip(const std::vector<Complex>& psi, int64_t flip, int32_t live) {
+  std::vector<Complex> entries(psi.size());
+  for (int64_t x = 0; x < static_cast<int64_t>(psi.size()); ++x)
+    entries[x] = psi[x] * std::conj(psi[x ^ flip]);
+  return WordsOfEntries(entries, flip, live);
+}
+
+std::vector<Complex> EntriesOfWords(int64_t flip, int32_t live,
+                                    const std::vector<double>& weights) {
+  std::vector<Complex> factors(int64_t{1} << live);
+  for (int64_t z = 0; z < static_cast<int64_t>(factors.size()); ++z)
+    factors[z] = weights[z] * PowerOfI(__builtin_popcountll(flip & z));
+  WalshHadamard(&factors);
+  return factors;
+}
+
 void AddWords(const std::vector<Complex>& psi, int64_t flip, int32_t live,
               const std::vector<double>& weights, std::vector<Complex>* out) {
   const int64_t size = int64_t{1} << live;
-  std::vector<Complex> factors(size);
-  for (int64_t z = 0; z < size; ++z)
-    factors[z] = weights[z] * PowerOfI(__builtin_popcountll(flip & z));
-  WalshHadamard(&factors);
+  const std::vector<Complex> factors = EntriesOfWords(flip, live, weights);
   for (int64_t x = 0; x < static_cast<int64_t>(psi.size()); ++x)
     (*out)[x ^ flip] += factors[x & (size - 1)] * psi[x];
 }

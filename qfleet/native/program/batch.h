@@ -32,6 +32,8 @@ struct Batch {
   // engine. Bit i of the program's index is bit initial_order[i] of theirs.
   const void* initial_states = nullptr;
   const int64_t* initial_order = nullptr;
+  // They are density matrices [size][2**N][2**N], whose row and column are such indices.
+  bool initial_matrices = false;
   void* initial_gradients = nullptr;  // output like `initial_states`: dL/dRe and dL/dIm
   int32_t max_lane_qubits = kAnyLaneQubits;
   int64_t memory_limit = 0;     // most bytes of states kept for a later pass

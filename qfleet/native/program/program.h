@@ -77,6 +77,7 @@ struct ProgramSizes {
   int64_t readouts = 0;
   int64_t records = 0;                 // that a trajectory makes: outcomes of measurements
   bool takes_states = false;           // each example starts at a state that the caller passes
+  bool takes_matrices = false;         // the same, and the state may be a density matrix
   const char* kind = "state vectors";  // what is evolved or contracted, in the plural
 };
 

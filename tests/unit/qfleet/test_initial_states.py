@@ -195,6 +195,96 @@ def test_density_matrices_of_states_equal_cirq(circuit: cirq.Circuit, batch: int
         np.testing.assert_allclose(found, (upstream * change).sum(axis=1), atol=1e-10)
 
 
+def random_matrices(batch: int, qubits: int, seed: int = 0) -> np.ndarray:
+    """Return density matrices [batch, 2**qubits, 2**qubits] of rank 3."""
+    states = random_states(3 * batch, qubits, seed).reshape(batch, 3, -1)
+    weights = np.random.default_rng(seed).dirichlet(np.ones(3), batch)
+    return np.einsum("br,bri,brj->bij", weights, states, states.conj())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("circuit", [NOISY, DAMPED], ids=["depolarized", "damped"])
+@pytest.mark.parametrize("batch", [1, 9])
+def test_density_matrices_as_states_equal_cirq(
+    circuit: cirq.Circuit, batch: int, dtype: str
+) -> None:
+    for observables in (OBSERVABLES, (cirq.Z(QUBITS[0]) + 0.2,)):
+        noisy = qfleet.compile(
+            circuit, ["x"], observables=observables, initial_states=True, dtype=dtype
+        )
+        matrices, rng = random_matrices(batch, 3, batch), np.random.default_rng(batch)
+        inputs, upstream = rng.normal(size=(batch, 1)), rng.normal(size=(batch, len(observables)))
+        values, gradients = noisy.value_and_gradient(
+            inputs, POINT[1], upstream, initial_states=matrices, state_gradients=True
+        )
+        for row, start in enumerate(matrices):
+            resolver = {"x": inputs[row, 0], "p": POINT[1][0], "q": POINT[1][1]}
+            wanted = cirq.DensityMatrixSimulator(dtype=np.complex128).simulate_expectation_values(
+                circuit, list(observables), resolver, initial_state=start, qubit_order=QUBITS
+            )
+            np.testing.assert_allclose(values[row], wanted, atol=TOLERANCE[dtype])
+        others = random_matrices(batch, 3, 77)
+        change = values - noisy.expectation(inputs, POINT[1], initial_states=others)
+        found = np.einsum("bij,bij->b", gradients.initial_states.conj(), matrices - others).real
+        tolerance = 10 * TOLERANCE[dtype]
+        np.testing.assert_allclose(found, (upstream * change).sum(axis=1), atol=tolerance)
+        adjoint = gradients.initial_states.conj().swapaxes(1, 2)
+        np.testing.assert_allclose(gradients.initial_states, adjoint, atol=tolerance)
+
+
+def test_pure_density_matrices_equal_their_vectors() -> None:
+    noisy = qfleet.compile(DAMPED, ["x"], observables=OBSERVABLES, initial_states=True)
+    states = random_states(3, 3)
+    matrices = np.einsum("bi,bj->bij", states, states.conj())
+    arguments = {"state_gradients": True}
+    values, expected = noisy.value_and_gradient(*POINT, initial_states=states, **arguments)
+    found, gradients = noisy.value_and_gradient(*POINT, initial_states=matrices, **arguments)
+    np.testing.assert_allclose(found, values, atol=1e-12)
+    np.testing.assert_allclose(gradients.inputs, expected.inputs, atol=1e-12)
+    np.testing.assert_allclose(gradients.parameters, expected.parameters, atol=1e-12)
+    by_state = 2 * np.einsum("bij,bj->bi", gradients.initial_states, states)
+    np.testing.assert_allclose(by_state, expected.initial_states, atol=1e-12)
+    one, by_one = noisy.value_and_gradient(
+        POINT[0][1], POINT[1], initial_states=matrices[1], **arguments
+    )
+    np.testing.assert_allclose(one, values[1], atol=1e-12)
+    np.testing.assert_allclose(by_one.initial_states, gradients.initial_states[1], atol=1e-12)
+
+
+def test_matrices_give_the_batch_of_a_circuit_without_inputs() -> None:
+    circuit = cirq.Circuit(cirq.ry(P).on(QUBITS[0]), cirq.phase_flip(0.2).on(QUBITS[0]))
+    noisy = qfleet.compile(circuit, observables=cirq.Z(QUBITS[0]), initial_states=True)
+    mixed = np.array([[[0.75, 0], [0, 0.25]], [[0.5, 0], [0, 0.5]]])
+    found = noisy.expectation(None, [0.3], initial_states=mixed)[:, 0]
+    np.testing.assert_allclose(found, [0.5 * np.cos(0.3), 0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.eye(8) / 4, "has the trace 2: divide"),
+        (np.diag([1.5, -0.5, 0, 0, 0, 0, 0, 0]), "has the eigenvalue -0.5: pass a positive"),
+        (np.eye(8) / 8 + np.eye(8, k=1) / 2, "differs from its adjoint by 0.5"),
+        (np.full((8, 8), np.nan), "differs from its adjoint by nan"),
+        (np.eye(4) / 4, r"shape \[1, 4, 4\]"),
+    ],
+)
+def test_wrong_density_matrix_is_refused(matrix: np.ndarray, message: str) -> None:
+    noisy = qfleet.compile(DAMPED, ["x"], observables=OBSERVABLES, initial_states=True)
+    with pytest.raises(ArgumentError, match=message):
+        noisy.expectation(POINT[0][:1], POINT[1], initial_states=matrix[None])
+
+
+@pytest.mark.parametrize("options", [{}, {"trajectories": 3}])
+def test_density_matrices_need_their_method(options: dict[str, Any]) -> None:
+    circuit = qfleet.compile(
+        DAMPED if options else CIRCUIT, ["x"], observables=OBSERVABLES, initial_states=True,
+        **options,
+    )  # fmt: skip
+    with pytest.raises(ArgumentError, match='method="density_matrix"'):
+        circuit.expectation(*POINT, initial_states=random_matrices(3, 3))
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_trajectories_of_states_have_exact_derivatives(dtype: str) -> None:
     noisy = qfleet.compile(
