@@ -37,7 +37,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qfleet.engine.circuit_batch import CircuitBatch, CircuitGroup, compile_batch
+    from qfleet.engine.batch_compiler import compile_batch
+    from qfleet.engine.circuit_batch import CircuitBatch, CircuitGroup
     from qfleet.engine.compiled_circuit import CompiledCircuit
     from qfleet.engine.compiled_circuit import compile_circuit as compile
     from qfleet.engine.gradients import Gradients, Residuals
@@ -73,7 +74,7 @@ _LAZY_NAMES = {
     "ShardingError": ("qfleet.errors", "ShardingError"),
     "__version__": ("qfleet.engine.version", "__version__"),
     "compile": ("qfleet.engine.compiled_circuit", "compile_circuit"),
-    "compile_batch": ("qfleet.engine.circuit_batch", "compile_batch"),
+    "compile_batch": ("qfleet.engine.batch_compiler", "compile_batch"),
     "num_threads": ("qfleet.engine.library", "num_threads"),
     "set_num_threads": ("qfleet.engine.library", "set_num_threads"),
 }

@@ -1,35 +1,23 @@
 """Batches of different circuits: one circuit per row.
 
-    batch = qfleet.compile_batch(circuits, observables=[cirq.Z(qubit)])
-    values, gradients = batch.value_and_gradient(parameters=parameters)
-
-Circuits that differ in the numbers of their gates only become one compiled circuit, whose examples
-differ in these numbers.
+batch = qfleet.compile_batch(circuits, observables=[cirq.Z(qubit)])
+values, gradients = batch.value_and_gradient(parameters=parameters)
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-import cirq
 import numpy as np
-import sympy
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import checked, flag
-from qfleet.circuit_checks import CIRCUITS
-from qfleet.compiler.choose_method import Method
-from qfleet.compiler.circuit.lifted_numbers import OperationShapes, ShapedOperation, lift
-from qfleet.compiler.circuit.symbols import check_symbols, parameter_names
-from qfleet.engine import arguments, memory
-from qfleet.engine.arguments import Observables
-from qfleet.engine.compiled_circuit import CompiledCircuit, compile_circuit
+from qfleet.argument_checks import flag
+from qfleet.engine import memory
+from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.gradients import Gradients
-from qfleet.engine.point import Point, checked_point
-from qfleet.errors import ArgumentError, CircuitError, MemoryLimitError
+from qfleet.engine.point import Point, check_states_given, checked_point, point_with_states
+from qfleet.errors import ArgumentError
 
-_MAX_NAMED = 5  # qubits in a message
 _MAX_DESCRIBED = 20  # groups in a description
 
 
@@ -68,6 +56,7 @@ class CircuitBatch:
         inputs: Names of the I inputs, in the order of the columns.
         parameters: Names of the P parameters, in order.
         readouts: K, the number of observables; 0 if the result is the state.
+        takes_states: If calls need initial states.
         dtype: NumPy dtype of states.
         real_dtype: NumPy dtype of expectation values.
     """
@@ -83,24 +72,33 @@ class CircuitBatch:
         self.size = sum(len(group.rows) for group in groups)
         self.inputs, self.parameters = tuple(inputs), tuple(parameters)
         self.readouts = first.readouts
+        self.takes_states = first.takes_states
         self.dtype, self.real_dtype = first.dtype, first.real_dtype
 
     def expectation(
-        self, inputs: ArrayLike | None = None, parameters: ArrayLike | None = None
+        self,
+        inputs: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
+        *,
+        initial_states: ArrayLike | None = None,
     ) -> np.ndarray:
         """Compute the expectation values of the observables.
 
         Args:
             inputs: [B, I], a row for each circuit; None if there are no inputs.
             parameters: [P], shared by all circuits; None if there are no parameters.
+            initial_states: [B, 2**N], a state for each circuit, as of `CompiledCircuit`; only for a
+                batch that is compiled with `initial_states=True`.
 
         Returns:
             [B, K] of `real_dtype`, in the order of the circuits.
         """
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
         values = np.empty((self.size, self.readouts), self.real_dtype)
         for group in self.groups:
-            values[group.rows] = group.compiled.expectation(*_arguments(group, point))
+            values[group.rows] = group.compiled.expectation(
+                *_arguments(group, point), initial_states=_states(group, point)
+            )
         return values
 
     def value_and_gradient(
@@ -110,6 +108,8 @@ class CircuitBatch:
         upstream: ArrayLike | None = None,
         *,
         input_gradients: bool = True,
+        initial_states: ArrayLike | None = None,
+        state_gradients: bool = False,
     ) -> tuple[np.ndarray, Gradients]:
         """Compute expectation values, and the gradient of sum(upstream * values).
 
@@ -118,13 +118,19 @@ class CircuitBatch:
             parameters: As for `expectation`.
             upstream: [B, K]; all 1 unless given.
             input_gradients: False if gradients by inputs are not wanted, which may be faster.
+            initial_states: As for `expectation`.
+            state_gradients: True if gradients by the initial states are wanted.
 
         Returns:
-            The values as of `expectation`, and the gradients: by the inputs [B, I], and by the
-            parameters [P], summed over the circuits.
+            The values as of `expectation`, and the gradients: by the inputs [B, I], by the
+            parameters [P], summed over the circuits, and by the initial states.
         """
         by_inputs = flag(input_gradients, "input_gradients")
-        point = self._point(inputs, parameters)
+        by_states = flag(state_gradients, "state_gradients")
+        point = self._point(inputs, parameters, initial_states)
+        states = None
+        if by_states and point.initial_states is not None:
+            states = np.empty_like(point.initial_states)
         weights = point.weights(upstream, self.readouts)
         values = np.empty((self.size, self.readouts), self.real_dtype)
         rows = np.zeros((self.size, len(self.inputs))) if by_inputs else None
@@ -134,28 +140,39 @@ class CircuitBatch:
                 *_arguments(group, point),
                 weights[group.rows],
                 input_gradients=by_inputs and bool(self.inputs),
+                initial_states=_states(group, point),
+                state_gradients=by_states,
             )
             shared += found.parameters
             if rows is not None and found.inputs is not None:
                 rows[group.rows] = found.inputs[:, : len(self.inputs)]
-        return values, Gradients(rows, shared)
+            if states is not None:
+                states[group.rows] = found.initial_states
+        return values, Gradients(rows, shared, states)
 
     def state(
-        self, inputs: ArrayLike | None = None, parameters: ArrayLike | None = None
+        self,
+        inputs: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
+        *,
+        initial_states: ArrayLike | None = None,
     ) -> np.ndarray:
         """Compute the state vectors, global phase included.
 
         Args:
             inputs: As for `expectation`.
             parameters: As for `expectation`.
+            initial_states: As for `expectation`.
 
         Returns:
             `[B, 2**N]` of `dtype`; the first of the N sorted qubits is the most significant bit.
         """
-        point = self._point(inputs, parameters)
+        point = self._point(inputs, parameters, initial_states)
         states = None
         for group in self.groups:
-            part = group.compiled.state(*_arguments(group, point))
+            part = group.compiled.state(
+                *_arguments(group, point), initial_states=_states(group, point)
+            )
             if states is None:
                 needed = self.size * part[0].nbytes
                 memory.require_bytes(needed, f"the states of {self.size} circuits")
@@ -184,7 +201,12 @@ class CircuitBatch:
     def __repr__(self) -> str:
         return f"<CircuitBatch of {self.size} circuits in {len(self.groups)} groups>"
 
-    def _point(self, inputs: ArrayLike | None, parameters: ArrayLike | None) -> Point:
+    def _point(
+        self,
+        inputs: ArrayLike | None,
+        parameters: ArrayLike | None,
+        initial_states: ArrayLike | None,
+    ) -> Point:
         if inputs is None and not self.inputs:
             inputs = np.empty((self.size, 0))
         count = len(self.inputs)
@@ -195,101 +217,18 @@ class CircuitBatch:
                 f"inputs has shape {list(shape)}: pass an array [{self.size}, {count}],"
                 f" because the batch has {self.size} circuits"
             )
-        return point
-
-
-@checked(circuits=CIRCUITS)
-def compile_batch(
-    circuits: Sequence[cirq.AbstractCircuit],
-    inputs: Iterable[str | sympy.Symbol] = (),
-    parameters: Iterable[str | sympy.Symbol] | None = None,
-    observables: Observables = (),
-    *,
-    dtype: DTypeLike = "complex128",
-    method: Method = "auto",
-    device: str | None = None,
-) -> CircuitBatch:
-    """Compile different circuits for one call: `qfleet.compile_batch`.
-
-    Circuits with the same gates on the same qubits, which differ in numbers only (exponents,
-    angles, phases), are compiled once. Each other circuit is compiled by itself.
-
-    Args:
-        circuits: B circuits over the same N qubits, as `qfleet.compile` takes them.
-        inputs: Names of the symbols with one value per circuit, in the order of the columns. A
-            circuit may lack some of them.
-        parameters: Names of the symbols that all circuits share, in order; all other symbols of
-            the circuits, sorted by name, unless given.
-        observables: As for `qfleet.compile`; they are read from every circuit. Without any, the
-            batch computes states.
-        dtype: As for `qfleet.compile`.
-        method: As for `qfleet.compile`; "auto" chooses for each group.
-        device: As for `qfleet.compile`.
-
-    Returns:
-        The batch.
-
-    Raises:
-        ArgumentError: An argument has the wrong type; the message names it.
-        CircuitError: There are no circuits, they have different qubits, an observable acts on
-            another qubit, or a circuit is not supported; the message names the circuit.
-        MemoryLimitError: As for `qfleet.compile`.
-        LibraryError: As for `qfleet.compile`.
-        DeviceError: As for `qfleet.compile`.
-
-    Examples:
-        >>> import cirq, qfleet
-        >>> a, b = cirq.LineQubit.range(2)
-        >>> circuits = [cirq.Circuit(cirq.X(a) ** power, cirq.I(b)) for power in (0, 0.5, 1)]
-        >>> circuits.append(cirq.Circuit(cirq.X(a), cirq.CX(a, b)))
-        >>> batch = qfleet.compile_batch(circuits, observables=[cirq.Z(a), cirq.Z(b)])
-        >>> batch
-        <CircuitBatch of 4 circuits in 2 groups>
-        >>> batch.expectation().round(3).tolist()
-        [[1.0, 1.0], [0.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]]
-    """
-    if not circuits:
-        raise CircuitError("circuits is empty: pass at least one circuit")
-    sums = arguments.checked_observables(observables)
-    _check_qubits(circuits, sums)
-    groups = _group(circuits)
-    names = sorted({name for first in groups for name in parameter_names(circuits[first])})
-    columns, shared = arguments.checked_symbols(inputs, parameters, names)
-    for first in groups:
-        with _errors_of_circuit(first):
-            check_symbols(circuits[first], columns, shared)
-    taken = frozenset((*columns, *shared))
-    found = []
-    for first, members in groups.items():
-        lifted = lift(list(members.values()), len(circuits[first]), taken)
-        with _errors_of_circuit(first):
-            compiled = compile_circuit(
-                lifted.circuit,
-                (*columns, *lifted.names),
-                shared,
-                sums,
-                dtype=dtype,
-                method=method,
-                device=device,
-            )
-        found.append(CircuitGroup(np.array(list(members)), lifted.numbers, compiled))
-    return CircuitBatch(found, columns, shared)
-
-
-def _group(
-    circuits: Sequence[cirq.AbstractCircuit],
-) -> dict[int, dict[int, list[ShapedOperation]]]:
-    """Return the rows and the operations of circuits of one shape, by the first row."""
-    shapes = OperationShapes()
-    numbers: dict[object, int] = {}  # of keys, which are slow to compare
-    firsts: dict[tuple[int, ...], int] = {}
-    groups: dict[int, dict[int, list[ShapedOperation]]] = {}
-    for row, circuit in enumerate(circuits):
-        with _errors_of_circuit(row):
-            parts = shapes.of_circuit(circuit)
-        key = tuple(numbers.setdefault(part.key, len(numbers)) for part in parts)
-        groups.setdefault(firsts.setdefault(key, row), {})[row] = parts
-    return groups
+        check_states_given(self.takes_states, initial_states)
+        if initial_states is None:
+            return point
+        # Here, so that errors name rows of the batch.
+        first = self.groups[0].compiled
+        return point_with_states(
+            point,
+            initial_states,
+            len(first.qubits),
+            self.dtype,
+            allow_matrices=all(one.compiled.method == "density_matrix" for one in self.groups),
+        )
 
 
 def _arguments(group: CircuitGroup, point: Point) -> tuple[np.ndarray, np.ndarray]:
@@ -297,32 +236,6 @@ def _arguments(group: CircuitGroup, point: Point) -> tuple[np.ndarray, np.ndarra
     return np.concatenate([point.inputs[group.rows], group.numbers], axis=1), point.parameters
 
 
-def _check_qubits(
-    circuits: Sequence[cirq.AbstractCircuit], observables: Sequence[cirq.PauliSum]
-) -> None:
-    qubits = circuits[0].all_qubits()
-    for row, circuit in enumerate(circuits):
-        if different := sorted(qubits ^ circuit.all_qubits()):
-            names = ", ".join(map(str, different[:_MAX_NAMED]))
-            more = ", ..." if len(different) > _MAX_NAMED else ""
-            raise CircuitError(
-                f"circuit {row} and circuit 0 have different qubits, since only one of them acts on"
-                f" {names}{more}: use the same qubits in all circuits; cirq.I adds one"
-            )
-    for at, observable in enumerate(observables):
-        if unknown := sorted(set(observable.qubits) - qubits):
-            raise CircuitError(
-                f"observables[{at}] acts on {unknown[0]}, which no circuit has: use qubits of the"
-                " circuits"
-            )
-
-
-@contextmanager
-def _errors_of_circuit(row: int) -> Iterator[None]:
-    """Put the row of a circuit before an error about it."""
-    try:
-        yield
-    except MemoryLimitError:
-        raise
-    except CircuitError as error:
-        raise CircuitError(f"circuit {row}: {error}") from error
+def _states(group: CircuitGroup, point: Point) -> np.ndarray | None:
+    """Return the initial states of a group's circuits; None without initial states."""
+    return None if point.initial_states is None else point.initial_states[group.rows]

@@ -8,7 +8,8 @@ import cirq
 import numpy as np
 
 from qfleet.circuits.circuit_json import from_json
-from qfleet.engine.circuit_batch import CircuitGroup, compile_batch
+from qfleet.engine.batch_compiler import compile_batch
+from qfleet.engine.circuit_batch import CircuitGroup
 from qfleet.search.optimizers import Function, Minima
 from qfleet.search.records import Candidate
 from qfleet.search.space import Space

@@ -11,7 +11,7 @@ import sympy
 
 import qfleet
 from qfleet.compiler.circuit.lifted_numbers import OperationShapes
-from qfleet.engine import circuit_batch
+from qfleet.engine import batch_compiler
 from qfleet.errors import ArgumentError, CircuitError
 
 A, B, C = QUBITS = cirq.LineQubit.range(3)
@@ -80,6 +80,59 @@ def test_batch_equals_circuits_one_by_one() -> None:
     without = batch.value_and_gradient(*POINT, weights, input_gradients=False)[1]
     assert without.inputs is None
     np.testing.assert_allclose(without.parameters, expected[2], atol=1e-11)
+
+
+def random_states(qubits: int = 3) -> np.ndarray:
+    """Return a state for each of CIRCUITS."""
+    draw = np.random.default_rng(5)
+    states = draw.normal(size=(12, 2**qubits)) + 1j * draw.normal(size=(12, 2**qubits))
+    return states / np.linalg.norm(states, axis=1, keepdims=True)
+
+
+def test_initial_states_of_rows_equal_circuits_one_by_one() -> None:
+    states, options = random_states(), {"initial_states": True}
+    batch = qfleet.compile_batch(CIRCUITS, ["x"], ["p", "r"], SUMS, **options)
+    values, gradients = batch.value_and_gradient(
+        *POINT, initial_states=states, state_gradients=True
+    )
+    evolved = qfleet.compile_batch(CIRCUITS, ["x"], ["p", "r"], **options).state(
+        *POINT, initial_states=states
+    )
+    assert gradients.initial_states is not None
+    for row, circuit in enumerate(CIRCUITS):
+        one = qfleet.compile(circuit, ["x"], ["p", "r"], SUMS, **options)
+        point = POINT[0][row], POINT[1]
+        expected, found = one.value_and_gradient(
+            *point, initial_states=states[row], state_gradients=True
+        )
+        np.testing.assert_allclose(values[row], expected, atol=1e-12)
+        np.testing.assert_allclose(gradients.initial_states[row], found.initial_states, atol=1e-12)
+        alone = qfleet.compile(circuit, ["x"], ["p", "r"], **options)
+        state = alone.state(*point, initial_states=states[row])
+        np.testing.assert_allclose(evolved[row], state, atol=1e-12)
+    states[7] *= 2
+    with pytest.raises(ArgumentError, match=r"initial_states\[7\] has the norm 2"):
+        batch.expectation(*POINT, initial_states=states)
+    with pytest.raises(ArgumentError, match="initial_states are missing"):
+        batch.expectation(*POINT)
+
+
+@pytest.mark.parametrize(
+    ("options", "noisy"), [({"shots": 4000}, False), ({"trajectories": 4000}, True)]
+)
+def test_estimates_of_rows_follow_the_exact_values(options: dict[str, int], noisy: bool) -> None:
+    noise = [cirq.amplitude_damp(0.2).on_each(*QUBITS)] * noisy
+    circuits = [circuit + noise for circuit in CIRCUITS]
+    exact = qfleet.compile_batch(circuits, ["x"], ["p", "r"], SUMS).expectation(*POINT)
+    estimates = [
+        qfleet.compile_batch(circuits, ["x"], ["p", "r"], SUMS, **options, seed=seed).expectation(
+            *POINT
+        )
+        for seed in (1, 1, 2)
+    ]
+    np.testing.assert_allclose(estimates[0], exact, atol=0.12)
+    np.testing.assert_array_equal(estimates[0], estimates[1])
+    assert not np.array_equal(estimates[0], estimates[2])
 
 
 @pytest.mark.parametrize("gate", [*range(13), 16, 17])
@@ -191,7 +244,7 @@ def test_noise_and_precision_apply_to_each_row() -> None:
 
 
 def test_example_of_the_docstring_passes() -> None:
-    assert doctest.testmod(circuit_batch) == (0, 7)
+    assert doctest.testmod(batch_compiler) == (0, 7)
 
 
 def test_batch_survives_pickling() -> None:
