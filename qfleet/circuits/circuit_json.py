@@ -44,6 +44,7 @@ _OPERATORS = {
 }  # fmt: skip
 _CONSTANTS = {"GoldenRatio", "Catalan", "TribonacciConstant", "I"}
 _SYMPY = {f"sympy.{name}" for name in _KNOWN | _OPERATORS | _CONSTANTS}
+_PULSE_GATE = "qfleet.PulseGate"
 _CLASSES = (
     cirq.Gate,
     cirq.Operation,
@@ -61,7 +62,7 @@ _CLASSES = (
 )
 _TEXT_FIELDS = {
     "cirq_type", "name", "key", "tags", "parent_path", "repetition_ids", "measurement_key_map",
-    "parameter_names", "boolean_strs",
+    "parameter_names", "boolean_strs", "kind", "type",
 }  # fmt: skip
 
 
@@ -130,7 +131,11 @@ def _symbol(key: str | sympy.Expr) -> sympy.Expr:
     return sympy.Symbol(key) if isinstance(key, str) else key
 
 
-def _resolver(cirq_type: str) -> Callable[..., sympy.Expr] | None:
+def _resolver(cirq_type: str) -> Callable[..., Any] | None:
+    if cirq_type == _PULSE_GATE:
+        from qfleet.pulses import PulseGate  # few circuits have pulses
+
+        return PulseGate
     namespace, _, name = cirq_type.partition(".")
     if namespace != "sympy":
         return None

@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 
 from qfleet.compiler.circuit import expressions
-from qfleet.engine.exponent_map import ExponentMap
+from qfleet.engine.function_map import exponent_map
 
 
 class SymbolMap:
@@ -43,8 +43,8 @@ class SymbolMap:
         self.mixed = bool(used)
         position = {name: at for at, name in enumerate(self._parameters)}
         self._used = np.array([position[name] for name in used], np.intp)
-        self._of_shared = ExponentMap(self.shared, self._parameters)
-        self._of_examples = ExponentMap(self.per_example, (*self._inputs, *used))
+        self._of_shared = exponent_map(self.shared, self._parameters)
+        self._of_examples = exponent_map(self.per_example, (*self._inputs, *used))
         self.affine = self._of_shared.affine and self._of_examples.affine
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import sympy
 
-from qfleet.compiler.circuit import expressions
+from qfleet.compiler.circuit import expressions, numeric_functions
 from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.jax.numeric import call_numeric
 
 _SAME_NAMES = (
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log"),
@@ -39,16 +40,21 @@ class ExponentFunction:
     """
 
     def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str]) -> None:
+        rest, calls = numeric_functions.extract(wanted)
+        self._calls = [(one.function, ExponentFunction(one.arguments, names)) for one in calls]
+        names = (*names, *(name for one in calls for name in one.names))
         self._names = tuple(names)
-        coefficients, self._offsets, self._nonaffine = expressions.affine_matrix(wanted, names)
+        coefficients, self._offsets, self._nonaffine = expressions.affine_matrix(rest, names)
         self._coefficients = coefficients
         # Nearly every exponent depends on one symbol: a gather is faster than a matrix product.
-        single = bool(wanted) and (np.count_nonzero(coefficients, axis=0) <= 1).all()
+        single = bool(rest) and (np.count_nonzero(coefficients, axis=0) <= 1).all()
         self._single = np.abs(coefficients).argmax(axis=0) if single and self._names else None
 
     def __call__(self, values: jax.Array) -> jax.Array:
         """Return [..., G] exponents for [..., V] values, in their dtype."""
         dtype = values.dtype
+        results = [call_numeric(function, arguments(values)) for function, arguments in self._calls]
+        values = jnp.concatenate([values, *results], axis=-1) if results else values
         if self._single is not None:
             scales = self._coefficients[self._single, np.arange(len(self._single))]
             # XLA of JAX 0.5 computes a constant, indexed and scaled, with transposed data.

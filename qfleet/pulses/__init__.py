@@ -19,7 +19,7 @@ Public names:
     Propagator                       unitaries, or channels with T1 and T2
     GateObjective, GateResult        average gate fidelity and leakage over devices
     optimize                         a pulse of low infidelity, by L-BFGS-B
-    PulseGate                        a pulse as a gate of a circuit
+    PulseGate                        a pulse as a gate of a circuit, with numbers or symbols
 """
 
 from qfleet.pulses.atoms import Atoms

@@ -29,6 +29,17 @@ class Fidelities:
     by_virtual_z: np.ndarray
 
 
+def computational_places(levels: Sequence[int]) -> np.ndarray:
+    """Return the places of the states of the levels 0 and 1 among all states, [2^n].
+
+    Args:
+        levels: Levels of each of the n qubits, the first qubit leftmost.
+    """
+    weights = [int(np.prod(levels[at + 1 :])) for at in range(len(levels))]
+    found: np.ndarray = np.array(list(product(range(2), repeat=len(levels)))) @ np.array(weights)
+    return found
+
+
 class GateFidelity:
     """The average gate fidelity of propagators, after virtual rotations about Z.
 
@@ -57,18 +68,8 @@ class GateFidelity:
         self.target = matrix.astype(np.complex128)
         if not np.allclose(self.target @ self.target.conj().T, np.eye(size), atol=1e-8):
             raise ArgumentError(f"target is {shown(target)}: pass a unitary matrix")
-        weights = [int(np.prod(self.levels[at + 1 :])) for at in range(len(self.levels))]
-        states = list(product(range(2), repeat=len(self.levels)))
-        self._bits = np.array(states)  # [d, n]
-        self._places = self._bits @ np.array(weights)  # of computational states
-
-    def block(self, unitary: np.ndarray) -> np.ndarray:
-        """Return the part of a unitary matrix between the levels 0 and 1, [d, d].
-
-        Args:
-            unitary: [D, D].
-        """
-        return unitary[np.ix_(self._places, self._places)]
+        self._bits = np.array(list(product(range(2), repeat=len(self.levels))))  # [d, n]
+        self._places = computational_places(self.levels)
 
     def of_unitaries(self, unitaries: np.ndarray, virtual_z: np.ndarray) -> Fidelities:
         """Compute the fidelities of unitary matrices.

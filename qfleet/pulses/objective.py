@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import flag, integer, number
 from qfleet.engine.arguments import checked_values
-from qfleet.errors import ArgumentError
 from qfleet.pulses.fidelity import Fidelities, GateFidelity
 from qfleet.pulses.propagator import Propagator
 from qfleet.pulses.pulse import Pulse
@@ -59,11 +58,7 @@ class GateObjective:
         self, propagator: Propagator, pulse: Pulse, target: ArrayLike, *, virtual_z: bool = True
     ) -> None:
         flag(virtual_z, "virtual_z")
-        if propagator.channels != pulse.channels or propagator.grid != pulse.grid:
-            raise ArgumentError(
-                "the propagator has other channels or samples than the pulse: pass"
-                " Propagator(devices, pulse.channels, pulse.grid)"
-            )
+        propagator.require_pulse(pulse.channels, pulse.grid)
         self.propagator, self.pulse = propagator, pulse
         self.fidelity = GateFidelity(target, propagator.levels)
         self.angles = len(propagator.levels) if virtual_z else 0

@@ -21,6 +21,7 @@ from qfleet.pulses.magnus import MagnusSteps
 Pullback = Callable[[np.ndarray], np.ndarray]
 MAX_STEPS_PER_SAMPLE = 4096
 MAX_DECAY_LEVELS = 16
+_ROUNDING = 1e-6  # of a bound, for amplitudes in float32
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,27 @@ class Propagator:
         """Size of a propagator: the product D of the levels, or its square with `decay`."""
         size = int(np.prod(self.levels))
         return size**2 if self.decay else size
+
+    @property
+    def count(self) -> int:
+        """Number of devices."""
+        return len(self._devices)
+
+    def require_pulse(self, channels: Sequence[ControlChannel], grid: Grid) -> None:
+        """Check that a pulse has these channels and samples.
+
+        Args:
+            channels: Of the pulse.
+            grid: Its samples.
+
+        Raises:
+            ArgumentError: It has others.
+        """
+        if self.channels != tuple(channels) or self.grid != grid:
+            raise ArgumentError(
+                "the propagator has other channels or samples than the pulse: pass"
+                " Propagator(devices, pulse.channels, pulse.grid)"
+            )
 
     def __call__(self, amplitudes: ArrayLike) -> np.ndarray:
         """Return the propagators.
@@ -214,7 +236,7 @@ class Propagator:
         array = checked_values(array, shape, "amplitudes", because=reason)
         largest = np.abs(array).reshape(-1, len(self.channels)).max(axis=0, initial=0)
         for at, (found, channel) in enumerate(zip(largest, self.channels, strict=True)):
-            if found > channel.bound * (1 + 1e-9):
+            if found > channel.bound * (1 + _ROUNDING):
                 raise ArgumentError(
                     f"amplitudes of channel {at} ({channel.kind} of {channel.qubits}) reach"
                     f" {found:.4g} rad/ns, above the bound of {channel.bound:g}: scale them, or"

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import sympy
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import number
+from qfleet.argument_checks import TEXT, number
 from qfleet.engine.arguments import checked_values
 from qfleet.errors import ArgumentError
 from qfleet.pulses.channels import ControlChannel
@@ -98,7 +99,8 @@ class Pulse:
             parts.append((envelope, listed))
         if not parts:
             raise ArgumentError("parts is empty: pass (envelope, channels), at least once")
-        object.__setattr__(self, "_listed", tuple(parts))
+        for name in ("parts", "_listed"):
+            object.__setattr__(self, name, tuple(parts))
         object.__setattr__(self, "grid", parts[0][0].grid)
         ordered = dict.fromkeys(one for _, listed in parts for one in listed)
         object.__setattr__(self, "channels", tuple(ordered))
@@ -121,6 +123,23 @@ class Pulse:
             bound
             for envelope, channels in self._listed
             for bound in envelope.bounds(min(one.bound for one in channels))
+        ]
+
+    def symbols(self, prefix: str) -> list[sympy.Expr]:
+        """Return an expression of a symbol for each number, which keeps its bounds.
+
+        A number from a to b is (a + b) / 2 + (b - a) / 2 sin(symbol) for any value of the symbol.
+
+        Args:
+            prefix: The symbols are named prefix and the number's name: "x.0.amplitude".
+
+        Returns:
+            P expressions, for `PulseGate`.
+        """
+        TEXT(prefix, "prefix")
+        return [
+            (low + high) / 2 + (high - low) / 2 * sympy.sin(sympy.Symbol(f"{prefix}.{name}"))
+            for name, (low, high) in zip(self.names, self.bounds, strict=True)
         ]
 
     def sample(self, parameters: ArrayLike) -> np.ndarray:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import sympy
 
-from qfleet.compiler.circuit import expressions
+from qfleet.compiler.circuit import expressions, numeric_functions
 from qfleet.tensorflow.framework import tf
+from qfleet.tensorflow.numeric import call_numeric
 
 
 class GateExponents:
@@ -18,15 +19,20 @@ class GateExponents:
     """
 
     def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str], real: tf.DType) -> None:
+        rest, calls = numeric_functions.extract(wanted)
+        self._calls = [(one.function, GateExponents(one.arguments, names, real)) for one in calls]
+        names = (*names, *(name for one in calls for name in one.names))
         self._names = tuple(names)
         self._real = real
-        coefficients, offset, self._nonaffine = expressions.affine_matrix(wanted, names)
+        coefficients, offset, self._nonaffine = expressions.affine_matrix(rest, names)
         # NumPy arrays, because a tensor of one graph is not valid in another.
         self._coefficients = coefficients.astype(real.as_numpy_dtype)
         self._offset = offset.astype(real.as_numpy_dtype)
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
         """Return [B, G] exponents for [B, V] values, both of dtype `real`."""
+        results = [call_numeric(function, arguments(values)) for function, arguments in self._calls]
+        values = tf.concat([values, *results], axis=1) if results else values
         exponents = tf.matmul(values, self._coefficients) + self._offset
         if not self._nonaffine:
             return exponents

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import sympy
 
+from qfleet.compiler.circuit.numeric_functions import NumericResult
+
 Affine = tuple[dict[str, float], float]
 Evaluator = Callable[[Mapping[str, Any]], Any]
 
@@ -161,6 +163,9 @@ def unsupported(expression: sympy.Expr) -> str | None:
             value = number(node)
             if not np.isfinite(value) or value.imag:
                 return str(node)
+            continue
+        if isinstance(node, NumericResult):
+            waiting += reversed(node.arguments)
             continue
         is_function = node.is_Function and type(node).__name__ in FUNCTIONS
         is_operator = node.is_Symbol or node.is_Add or node.is_Mul or node.is_Pow

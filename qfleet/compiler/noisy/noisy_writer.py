@@ -8,6 +8,7 @@ import numpy as np
 import sympy
 
 from qfleet.compiler.circuit.gate_tables import GateTables
+from qfleet.compiler.circuit.numeric_functions import NumericResult
 from qfleet.compiler.circuit.sampling import Sampling
 from qfleet.compiler.noisy.noisy_blocks import Channel, NoisyProgram, Unitary
 from qfleet.compiler.writer import Writer
@@ -101,7 +102,7 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
 def _line_in(expression: sympy.Expr) -> str:
     """Return the only symbol of a linear expression; "" for others."""
     names = expression.free_symbols
-    if len(names) != 1:
+    if len(names) != 1 or expression.has(NumericResult):
         return ""
     (symbol,) = names
     slope = sympy.diff(expression, symbol)

@@ -17,6 +17,7 @@ from qfleet.pulses import (
     Coupling,
     GateObjective,
     Grid,
+    PiecewiseConstant,
     Propagator,
     Pulse,
     PulseGate,
@@ -173,24 +174,26 @@ def test_pulse_gate_in_a_circuit_is_compiled_and_saved() -> None:
 def test_pulse_gate_refuses_decay_several_devices_and_angles() -> None:
     objective = one_qubit(cirq.unitary(cirq.X), duration=8, decay=True)
     with pytest.raises(ArgumentError, match="decay"):
-        PulseGate(objective.propagator, np.zeros((16, 2)))
+        PulseGate(objective.propagator, objective.pulse, np.zeros(12))
     several = one_qubit(cirq.unitary(cirq.X), duration=8, frequency=[0.0, 0.1])
     with pytest.raises(ArgumentError, match="one device"):
-        PulseGate(several.propagator, np.zeros((16, 2)))
+        PulseGate(several.propagator, several.pulse, np.zeros(12))
     alone = one_qubit(cirq.unitary(cirq.X), duration=8)
     with pytest.raises(ArgumentError, match="virtual_z"):
-        PulseGate(alone.propagator, np.zeros((16, 2)), [0.0, 0.0])
+        PulseGate(alone.propagator, alone.pulse, np.zeros(12), [0.0, 0.0])
 
 
 def test_pulse_gate_refuses_a_pulse_that_leaks() -> None:
     device = Transmons((replace(TRANSMON, drive_frequency=4.85),))  # half of two photons
     duration = 20
-    propagator = Propagator(device, drive(0, bound=2), Grid(duration, 1))
+    grid = Grid(duration, 1)
+    pulse = Pulse([(PiecewiseConstant(grid), one) for one in drive(0, bound=2)])
+    propagator = Propagator(device, pulse.channels, grid)
     amplitudes = [np.tile([strength, 0], (duration, 1)) for strength in np.linspace(0.2, 1.5, 40)]
     leakage = [1 - (np.abs(propagator(one)[:2, :2]) ** 2).sum() / 2 for one in amplitudes]
     assert max(leakage) > 0.1
     with pytest.raises(ArgumentError, match="leaks"):
-        PulseGate(propagator, amplitudes[int(np.argmax(leakage))])
+        PulseGate(propagator, pulse, amplitudes[int(np.argmax(leakage))].T.ravel())
 
 
 def test_objective_refuses_another_pulse_and_no_unitary() -> None:
