@@ -12,7 +12,7 @@ from common.commands import command
 from common.errors import SettingsError, run_main
 from common.settings.noise_file import FOLDER
 from common.text import did_you_mean
-from qfleet.devices.calibration import Calibration
+from qfleet.devices.calibration import OF_PULSES, Calibration
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -62,7 +62,8 @@ def write(path: Path, calibration: Calibration, date: str, source: str) -> None:
 
 def _lines(calibration: Calibration, date: str, source: str) -> Iterator[str]:
     yield "# t1, t2: microseconds; duration: nanoseconds; error: average infidelity of a gate;"
-    yield "# p01: probability to read 1 for |0>; p10: probability to read 0 for |1>"
+    yield "# p01: probability to read 1 for |0>; p10: probability to read 0 for |1>;"
+    yield "# frequency, anharmonicity, exchange, zz: GHz, for pulses"
     yield f"name: {calibration.name}"
     yield f"date: {date}"
     yield f"source: {source}"
@@ -78,7 +79,8 @@ def _lines(calibration: Calibration, date: str, source: str) -> Iterator[str]:
 
 
 def _mapping(values: dict[str, float]) -> str:
-    pairs = [f"{name}: {value:.4g}" for name, value in values.items()]
+    digits = {name: 7 if name in OF_PULSES else 4 for name in values}
+    pairs = [f"{name}: {value:.{digits[name]}g}" for name, value in values.items()]
     return "{" + ", ".join(pairs) + "}"
 
 

@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ _TWO_QUBIT = ("cz", "ecr", "cx")
 _PULSES = ("sx", "u2")
 _MICROSECONDS = {"us": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
 _NANOSECONDS = {name: 1e3 * factor for name, factor in _MICROSECONDS.items()}
+_GIGAHERTZ = {"GHz": 1.0, "MHz": 1e-3, "kHz": 1e-6, "Hz": 1e-9}
+_COUPLING = re.compile(r"jq(\d+)q(\d+)")
 _MAX_ERROR = 0.5
 """Gates with a larger error are broken, and are left out."""
 
@@ -53,12 +58,29 @@ def read(name: str) -> tuple[Calibration, str, str]:
         if rates and (pair not in pairs or rates.error < pairs[pair].error):
             pairs[pair] = rates  # the better direction, to which pulses turn the other one
     date = str(content["last_update_date"])[:10]
-    calibration = Calibration(name, "cz", "sx", qubits, pairs)
+    exchanges = _exchanges(name.removeprefix(PREFIX))
+    coupled = {
+        pair: replace(rates, exchange=exchanges.get(pair, 0.0)) for pair, rates in pairs.items()
+    }
+    calibration = Calibration(name, "cz", "sx", qubits, coupled)
     return calibration, date, f"{PACKAGE} {version(PACKAGE)}"
 
 
 def _path(name: str) -> Path:
     return _folder() / name / f"props_{name}.json"
+
+
+def _exchanges(name: str) -> dict[tuple[str, str], float]:
+    """Return the known couplings g/2pi in GHz, from the Hamiltonian in rad/ns."""
+    path = _folder() / name / f"conf_{name}.json"
+    if not path.is_file():
+        return {}
+    variables = json.loads(path.read_text(encoding="utf-8")).get("hamiltonian", {}).get("vars", {})
+    found = {}
+    for key, value in variables.items():
+        if match := _COUPLING.fullmatch(key):
+            found[ordered(*match.groups())] = value / (2 * math.pi)
+    return found
 
 
 def _folder() -> Path:
@@ -90,4 +112,9 @@ def _qubit(listed: Any, pulse: PairCalibration | None) -> QubitCalibration | Non
         return None
     if pulse is None or min(t1, t2) <= 0 or max(p01, p10) > MAX_READOUT_ERROR:
         return None
-    return QubitCalibration(t1, t2, pulse.error, pulse.duration, p01, p10)
+    measured = {
+        key: found[key]["value"] * _GIGAHERTZ[found[key]["unit"]]
+        for key in ("frequency", "anharmonicity")
+        if key in found and found[key]["unit"] in _GIGAHERTZ
+    }
+    return QubitCalibration(t1, t2, pulse.error, pulse.duration, p01, p10, **measured)

@@ -36,6 +36,9 @@ MAX_QUBITS = 10_000
 _QUBIT = re.compile(r"[0-9]{1,5}(_[0-9]{1,5})?")
 _INLINE = re.compile(rf"{INLINE}({NAME}):([a-z_]+):([a-z_]+);(.*)", re.ASCII)
 
+OF_PULSES = ("frequency", "anharmonicity", "drive_strength", "exchange", "zz")
+"""Numbers that pulses need, and noise does not: the text of a calibration leaves them out."""
+
 Pair = tuple[str, str]
 """Two qubits, sorted by `qubit_order`."""
 
@@ -101,6 +104,9 @@ class QubitCalibration(_Rates):
         p01: Probability to read 1 for |0>.
         p10: Probability to read 0 for |1>.
         over_rotation: Coherent error: excess of each pulse in radians.
+        frequency: Between the lowest two levels, in GHz; 0 if unknown.
+        anharmonicity: Frequency between the levels 1 and 2, less `frequency`, in GHz; 0 if unknown.
+        drive_strength: Real amplitude of a drive, divided by that of the pulse.
     """
 
     t1: float = math.inf
@@ -110,6 +116,9 @@ class QubitCalibration(_Rates):
     p01: float = 0.0
     p10: float = 0.0
     over_rotation: float = 0.0
+    frequency: float = 0.0
+    anharmonicity: float = 0.0
+    drive_strength: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -120,11 +129,15 @@ class PairCalibration(_Rates):
         error: Average infidelity of the gate.
         duration: Time of the gate in nanoseconds.
         crosstalk: Coherent error: angle in radians of exp(-i angle / 2 Z Z) after each gate.
+        exchange: g/2pi of the coupling g (a^dagger b + a b^dagger), in GHz; 0 if unknown.
+        zz: Frequency of |11> less those of |01> and |10>, in GHz.
     """
 
     error: float = 0.0
     duration: float = 0.0
     crosstalk: float = 0.0
+    exchange: float = 0.0
+    zz: float = 0.0
 
 
 _Kind = TypeVar("_Kind", bound=_Rates)
@@ -138,6 +151,11 @@ _BOUNDS = {
     "p10": (0.0, MAX_READOUT_ERROR),
     "over_rotation": (-MAX_ANGLE, MAX_ANGLE),
     "crosstalk": (-MAX_ANGLE, MAX_ANGLE),
+    "frequency": (0.0, 100.0),
+    "anharmonicity": (-10.0, 10.0),
+    "drive_strength": (1e-3, 100.0),
+    "exchange": (-10.0, 10.0),
+    "zz": (-10.0, 10.0),
 }
 
 
@@ -243,7 +261,7 @@ class Calibration:
         for item in items.split(";"):
             key, _, numbers = item.partition("=")
             kind = PairCalibration if "-" in key else QubitCalibration
-            names = [one.name for one in fields(kind)]
+            names = [one.name for one in fields(kind) if one.name not in OF_PULSES]
             split = numbers.split(",")
             target = pairs if "-" in key else qubits
             if len(split) > len(names) or key in target:
@@ -254,7 +272,10 @@ class Calibration:
         )
 
     def __str__(self) -> str:
-        """Return the calibration in one line, for `from_text`, with four digits of each number."""
+        """Return the calibration in one line, for `from_text`, with four digits of each number.
+
+        OF_PULSES are left out.
+        """
         items = [f"{name}={_numbers(one)}" for name, one in self.qubits.items()]
         items += [f"{'-'.join(pair)}={_numbers(one)}" for pair, one in self.pairs.items()]
         return ";".join([f"{INLINE}{self.name}:{self.gate}:{self.pulse}", *items])
@@ -333,7 +354,7 @@ def _read(kind: type[_Kind], title: str, values: Values) -> _Kind:
 
 def _numbers(rates: _Rates) -> str:
     found = rates.values()
-    names = [one.name for one in fields(rates)]
+    names = [one.name for one in fields(rates) if one.name not in OF_PULSES]
     while names and names[-1] not in found:
         names.pop()
     return ",".join(f"{found[name]:.4g}" if name in found else "" for name in names)

@@ -10,6 +10,7 @@
 
 Public names:
     Transmons, Transmon, Coupling    superconducting qubits of 2 or 3 levels
+    calibrated_transmons             transmons of a calibration file
     Atoms                            neutral atoms
     ControlChannel, drive                   what a pulse acts on
     Grid                             samples in time
@@ -23,6 +24,7 @@ Public names:
 """
 
 from qfleet.pulses.atoms import Atoms
+from qfleet.pulses.calibrated import calibrated_transmons
 from qfleet.pulses.channels import ControlChannel, drive
 from qfleet.pulses.envelopes import Drag, Envelope, FlatTop, Gaussian
 from qfleet.pulses.grid import Grid
@@ -53,6 +55,7 @@ __all__ = [
     "PulseGate",
     "Transmon",
     "Transmons",
+    "calibrated_transmons",
     "drive",
     "optimize",
 ]

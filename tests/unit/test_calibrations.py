@@ -1,6 +1,7 @@
 """`make calibration`: made-up contents of the packages become files, and mistakes one sentence."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,6 +14,9 @@ from common.calibrations import __main__ as command
 from common.calibrations import google, ibm
 from common.errors import SettingsError
 from common.settings.noise_file import read_calibration
+from qfleet.errors import ArgumentError
+from qfleet.pulses import calibrated_transmons
+from tests.support.devices import made_up_device
 
 
 def value(name: str, number: float, unit: str = "") -> dict[str, Any]:
@@ -27,6 +31,7 @@ def gate(name: str, qubits: list[int], error: float) -> dict[str, Any]:
 def snapshot(pair_error: float = 0.02) -> dict[str, Any]:
     """Return the properties of four qubits, the last of which was not measured."""
     qubit = [value("T1", 90.0, "us"), value("T2", 70.0, "µs"),
+             value("frequency", 4.9716543, "GHz"), value("anharmonicity", -310.0, "MHz"),
              value("prob_meas1_prep0", 0.01), value("prob_meas0_prep1", 0.03)]  # fmt: skip
     return {
         "last_update_date": "2026-01-31T12:00:00Z",
@@ -48,6 +53,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path / "backends" / name
         folder.mkdir(parents=True)
         (folder / f"props_{name}.json").write_text(json.dumps(content))
+    terms = {"hamiltonian": {"vars": {"jq0q1": 0.0117, "wq0": 31.2, "omegad0": 1.5}}}
+    (tmp_path / "backends" / "small" / "conf_small.json").write_text(json.dumps(terms))
     monkeypatch.setattr(ibm, "_folder", lambda: tmp_path / "backends")
     for module in (ibm, google):
         monkeypatch.setattr(module, "version", lambda package: "1.0")
@@ -68,6 +75,16 @@ def test_ibm_snapshot_becomes_a_calibration(tmp_path: Path) -> None:
     assert (qubit.t1, qubit.t2, qubit.error, qubit.duration) == (90, 70, 0.001, 50)
     assert (qubit.p01, qubit.p10) == (0.01, 0.03)
     assert "2026-01-31" in (tmp_path / "calibrations" / "ibm_small.yaml").read_text()
+
+
+def test_ibm_snapshot_has_the_numbers_of_pulses() -> None:
+    assert command.main(["DEVICE=ibm_small"]) == 0
+    transmons = calibrated_transmons(read_calibration("ibm_small"), ["0", "1"])
+    assert transmons.qubits[0].frequency == 4.971654
+    assert transmons.qubits[0].anharmonicity == pytest.approx(-0.31)
+    assert transmons.couplings[0].exchange == pytest.approx(0.0117 / (2 * math.pi), rel=1e-6)
+    with pytest.raises(ArgumentError, match="frequency of qubit 0"):
+        calibrated_transmons(made_up_device(), ["0"])
 
 
 def test_google_calibration_has_average_errors(monkeypatch: pytest.MonkeyPatch) -> None:
