@@ -21,8 +21,10 @@ Public names:
     GateObjective, GateResult        average gate fidelity and leakage over devices
     optimize                         a pulse of low infidelity, by L-BFGS-B
     PulseGate                        a pulse as a gate of a circuit, with numbers or symbols
+    populations, amplitude_table     what a pulse does while it lasts; its amplitudes as CSV
 """
 
+from qfleet.pulses.analysis import amplitude_table, populations
 from qfleet.pulses.atoms import Atoms
 from qfleet.pulses.calibrated import calibrated_transmons
 from qfleet.pulses.channels import ControlChannel, drive
@@ -55,7 +57,9 @@ __all__ = [
     "PulseGate",
     "Transmon",
     "Transmons",
+    "amplitude_table",
     "calibrated_transmons",
     "drive",
     "optimize",
+    "populations",
 ]

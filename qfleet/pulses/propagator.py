@@ -156,6 +156,23 @@ class Propagator:
 
         return unitaries, pullback
 
+    def samples(self, amplitudes: ArrayLike) -> np.ndarray:
+        """Return the propagator of each sample, [N, D, D], of one device.
+
+        Args:
+            amplitudes: [N, C] in rad/ns.
+
+        Raises:
+            ArgumentError: As for a call, or there are several devices.
+        """
+        checked = self._checked(amplitudes)
+        if checked.ndim != 2 or self.count > 1:
+            raise ArgumentError("amplitudes or devices are several: pass one device and [N, C]")
+        coefficients = self._steps.coefficients(self._repeated(checked))
+        each = coefficients.reshape(self.grid.samples, self.steps_per_sample, -1)
+        products = native.products(self._matrices, each, unitary=not self.decay)
+        return native.joined(products)
+
     def error(self, amplitudes: ArrayLike) -> float:
         """Estimate the largest error of an element of the propagators, by halving the steps.
 
