@@ -76,6 +76,7 @@ def search(
     tolerance: float = 1e-8,
     starts: int = 1,
     target: Callable[[Result], bool] | None = None,
+    progress: Callable[[Sequence[Result]], None] | None = None,
 ) -> SearchResult:
     """Search circuits of low energy and low price.
 
@@ -99,6 +100,7 @@ def search(
         tolerance: A start ends where its energy improves by less, in the unit of the energy.
         starts: Starts per candidate; those after the first begin near its angles.
         target: Ends the search at a result for which it is true.
+        progress: Is called with all results after each generation, also with those of a file.
 
     Returns:
         The results.
@@ -128,6 +130,8 @@ def search(
     for generation in sorted({one.generation for one in history}):
         chosen.tell([one for one in history if one.generation == generation])
     spent = sum(one.evaluations for one in history)
+    if progress is not None and history:
+        progress(history)
     while not (target is not None and any(map(target, history))):
         if evaluations is not None and spent >= evaluations:
             break
@@ -147,6 +151,8 @@ def search(
         chosen.tell(found)
         history += found
         spent += sum(one.evaluations for one in found)
+        if progress is not None:
+            progress(history)
     invalid = tuple(getattr(chosen, "invalid", ()))
     elapsed = time.monotonic() - start
     return SearchResult(tuple(history), exact, tuple(objectives), space, elapsed, invalid)

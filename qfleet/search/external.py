@@ -133,7 +133,7 @@ class External(SearchMethod):
             except subprocess.TimeoutExpired:
                 raise ArgumentError(
                     f"{program} has not ended after {self.seconds:g} s, so that it was stopped:"
-                    " raise seconds, or let it write its proposals earlier"
+                    " let it write its proposals earlier, or raise seconds"
                 ) from None
             finally:
                 _stop(process)

@@ -67,6 +67,8 @@ def resumed(file: str | Path | None, identity: str) -> list[Result]:
         lines = Path(file).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"file {str(file)!r:.80} can't be read: {error!s:.80}") from None
+    if len(lines) == 1 and identity.startswith(lines[0]):
+        return []  # the process was killed while it made the file
     if lines[0] != identity:
         raise ArgumentError(
             f"file {str(file)!r:.80} has the history of another search: pass another file, or the"

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 import cirq
+import sympy
 
+from qfleet.circuits.circuit_json import from_json
 from qfleet.errors import ArgumentError
 from qfleet.search.external import resolved
 from qfleet.search.methods import objective
@@ -60,6 +62,23 @@ class SearchResult:
         """Return the circuit of a result or a candidate, with its angles."""
         candidate = result.candidate if isinstance(result, Result) else result
         return circuit_of(self.space, candidate)
+
+    def free_circuit(self, result: Result | Candidate) -> tuple[cirq.Circuit, dict[str, float]]:
+        """Return a circuit with a symbol for each angle, and the trained values by name.
+
+        Args:
+            result: A result or a candidate.
+        """
+        one = result.candidate if isinstance(result, Result) else result
+        if one.circuit:
+            names = [f"a{at}" for at in range(len(one.angles))]
+            circuit = from_json(one.circuit)
+        else:
+            names = [f"angle_{at}" for at in range(len(one.angles))]
+            circuit = self.space.circuit(one.gates, sympy.symbols(names))
+        used = cirq.parameter_names(circuit)
+        values = dict(zip(names, one.angles, strict=True))
+        return circuit, {name: value for name, value in values.items() if name in used}
 
     def super_circuit(
         self, result: Result | Candidate, rotations: str = ""

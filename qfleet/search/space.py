@@ -158,20 +158,22 @@ class Space:
         used |= {qubit for one in first for qubit in one.qubits}
         return cls(gates, tuple(qubits) or tuple(sorted(used)), first, ordered=ordered)
 
-    def circuit(self, gates: Sequence[int], angles: Sequence[float]) -> cirq.Circuit:
+    def circuit(self, gates: Sequence[int], angles: Sequence[float | sympy.Expr]) -> cirq.Circuit:
         """Return the circuit of a candidate, in the state |0...0>.
 
         A CNOT or CZ is left out, or is a gate on one qubit, where its control has a known value.
 
         Args:
             gates: Numbers of its gates, in order.
-            angles: The angles of all its gates, one gate after another.
+            angles: The angles of all its gates, one gate after another, or symbols.
         """
         circuit = cirq.Circuit(self.start, self.operations(gates, angles))
         idle = sorted(frozenset(self.qubits) - circuit.all_qubits())
         return circuit + cirq.Circuit(cirq.I.on_each(*idle)) if idle else circuit
 
-    def operations(self, gates: Sequence[int], angles: Sequence[float]) -> list[cirq.Operation]:
+    def operations(
+        self, gates: Sequence[int], angles: Sequence[float | sympy.Expr]
+    ) -> list[cirq.Operation]:
         """Return the operations of a candidate after `start`; see `circuit`."""
         found: list[cirq.Operation] = []
         left = iter(angles)

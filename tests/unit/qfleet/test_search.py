@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import cirq
@@ -176,6 +177,48 @@ def test_search_resumes_with_the_same_history(name: str, tmp_path: Path) -> None
     assert resumed.history == whole.history
     assert run(file, 1500).history == whole.history
     assert len(file.read_text().splitlines()) == len(whole.history) + 1
+
+
+@pytest.mark.parametrize("length", [0, 20])
+def test_search_continues_a_file_without_its_first_line(length: int, tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    whole = search(ising(), blocks(4), Random(2, 2), evaluations=2, steps=5, file=file)
+    file.write_text(file.read_text()[:length])  # the process was killed while it made the file
+    again = search(ising(), blocks(4), Random(2, 2), evaluations=2, steps=5, file=file)
+    assert again.history == whole.history
+
+
+def test_progress_gets_all_results_of_each_generation(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def note(found: Sequence[Result]) -> None:
+        counts.append(len(found))
+
+    options = {"steps": 5, "file": tmp_path / "h.jsonl", "progress": note}
+    search(ising(), blocks(4), Adapt(2), evaluations=100, **options)
+    assert counts == [1, 2]
+    search(ising(), blocks(4), Adapt(2), evaluations=100, **options)
+    assert counts == [1, 2, 2]
+
+
+@pytest.mark.parametrize("space", [blocks(4), excitations(4, 2)], ids=["blocks", "excitations"])
+def test_free_circuit_has_the_trained_angles_as_symbols(space: Space) -> None:
+    found = search(ising(), space, Random(4, 5), evaluations=4, steps=5)
+    for one in found.history:
+        circuit, angles = found.free_circuit(one)
+        assert cirq.parameter_names(circuit) == angles.keys()
+        fixed = cirq.resolve_parameters(circuit, angles)
+        expected = found.circuit(one).unitary(qubit_order=LINE)
+        np.testing.assert_allclose(fixed.unitary(qubit_order=LINE), expected, atol=1e-9)
+
+
+def test_free_circuit_of_a_proposal_has_its_rotations(tmp_path: Path) -> None:
+    circuit = cirq.Circuit(cirq.ry(0.3)(LINE[0]), cirq.CNOT(LINE[0], LINE[1]))
+    line = json.dumps({"qasm": cirq.qasm(circuit, args=cirq.QasmArgs(version="2.0"))})
+    method = External(program(tmp_path, f"print({line!r})"), 30, 1)
+    found = search(ising(), blocks(4), method, evaluations=100)
+    free, angles = found.free_circuit(found.best)
+    assert cirq.parameter_names(free) == angles.keys() == {"a0"}
 
 
 def test_search_refuses_the_file_of_another_search(tmp_path: Path) -> None:
