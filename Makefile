@@ -107,6 +107,11 @@ study: ## compare trainings, here or with TARGET=k8s or slurm: make study NAME=w
 	@$(if $(cluster),$(setup) $(launch))
 	@exec .venv/bin/python -m qfleet study $(settings)
 
+.PHONY: search
+search: ## find circuits of low energy and few CNOTs for a Hamiltonian: make search NAME=h2 DATA=h2:0.74 SEEDS=0..4 BUDGET=5min
+	@$(setup) $(worker)
+	@exec $(python) -m qfleet search $(settings)
+
 .PHONY: runs
 runs: ## list the runs below STORAGE or the trials of STUDY; compare, export, promote and delete them
 	@$(setup) .venv worker $(if $(filter EXPORT=% EXPORT:=%,$(words)),mlflow)

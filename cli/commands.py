@@ -121,6 +121,16 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             "study",
             examples=("study NAME=widths QUBITS=8,12 SEEDS=0..4    five seeds of two widths",),
         ),
+        "search": Subcommand(
+            "find circuits of low energy and few CNOTs for a Hamiltonian",
+            "studies.search.__main__",
+            "search",
+            examples=(
+                "search NAME=h2 DATA=h2:0.74 SEEDS=0..4     five seeds",
+                "search NAME=own DATA=h.json SPACE=layers:3 METHOD=evolution BUDGET=10min",
+                "search NAME=own DATA=h2:0.74 METHOD='python propose.py'    circuits of a program",
+            ),
+        ),
         "plan": Subcommand(
             "predict time and cost, and recommend the number of workers",
             "planning.__main__",

@@ -17,6 +17,7 @@ TARGETS: Mapping[str, str] = MappingProxyType(
         "train": "make training",
         "infer": "make inference",
         "study": "make study",
+        "search": "make search",
         "runs": "make runs",
         "plan": "make plan",
         "fleet": "make fleet",

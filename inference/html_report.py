@@ -11,6 +11,7 @@ import numpy as np
 from common.data import Encoding
 from common.data.description import describe_encoding, describe_labels
 from common.metrics import number, title
+from common.settings.circuit_file import short_model
 from common.settings.groups.experiment import KERNEL
 from common.text import plural
 from inference import gradient_variance, report_plots, report_sections, task_plots
@@ -45,11 +46,12 @@ def render(results: InferenceResults) -> str:
     """Return the page."""
     source, scores, inputs = results.source, results.scores, results.inputs
     settings, versions = source.settings, source.record.get("versions", {})
+    model, width = short_model(str(settings.get("model"))), int(settings.get("qubits", 0))
     return page(
         TEMPLATE,
         heading=f"Run {source.run.name}" if source.run else f"Weights {source.weights.name}",
         lead=(
-            f"{settings.get('model')} on {plural(int(settings.get('qubits', 0)), 'qubit')}:"
+            f"{model} on {plural(width, 'qubit')}:"
             f" predictions for {plural(scores.total, 'example')} ({inputs.title})"
         ),
         warnings=[*results.notes, *(g.warning for g in results.gradients if g.warning)],
@@ -123,7 +125,7 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
     has_head = settings.get("model") in ("hybrid", "multi-filter")
     has_examples = inputs.target.task in ("classification", "regression")
     model = [
-        ("model", settings.get("model")),
+        ("model", short_model(str(settings.get("model")))),
         ("qubits", settings.get("qubits")),
         ("circuits", len(results.circuits)),
         ("readouts", sum(len(layer.observables) for layer in results.circuits)),

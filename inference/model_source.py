@@ -20,6 +20,7 @@ from common.errors import RunError, SettingsError, WeightsError
 from common.runs import records
 from common.settings import Settings
 from common.settings.amplitude_checks import check_amplitudes
+from common.settings.circuit_file import short_model
 from common.settings.forward_checks import require_noise_of_trajectories
 from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from common.storage import StoragePath
@@ -355,6 +356,6 @@ def _check_consistency(settings: Settings, source: ModelSource) -> None:
 
 
 def _model_name(settings: Mapping[str, object]) -> str:
-    model = str(settings.get("model"))
+    model = short_model(str(settings.get("model")))
     # A model of the user's has the qubits that its factory gives it.
     return model if ":" in model else f"{model}, {settings.get('qubits')} qubits"

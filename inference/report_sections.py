@@ -10,6 +10,7 @@ from common.commands import command
 from common.data.origin import ID
 from common.metrics import number, title
 from common.settings import Settings
+from common.settings.circuit_file import short_model
 from common.settings.programs import used_by
 from common.settings.schema import format_value
 from common.text import plural
@@ -150,7 +151,8 @@ def baselines(results: InferenceResults) -> Table:
     """Return the table of the model and the baselines."""
     data, scores, own = results.inputs.data, results.scores, results.column_baselines
     train_rows = data.rows("train") if data else 0
-    models = [(results.source.settings.get("model"), scores.metrics, train_rows, scores.total)]
+    name = short_model(str(results.source.settings.get("model")))
+    models = [(name, scores.metrics, train_rows, scores.total)]
     models += [(b.name, b.metrics, b.train_rows, b.test_rows) for b in results.baselines]
     models += [
         (f"{b.name}, own columns", b.metrics, b.train_rows, b.test_rows)

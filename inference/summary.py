@@ -10,6 +10,7 @@ from common import events
 from common.commands import command
 from common.data.description import describe_encoding
 from common.metrics import number, title
+from common.settings.circuit_file import short_model
 from common.storage import StoragePath
 from common.text import plural, printable
 from inference.inference_input import InferenceInput
@@ -105,7 +106,7 @@ def _score_table(results: InferenceResults) -> Table:
     names, scores = list(results.scores.metrics), results.scores
     for heading in ("", *map(title, names)):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    model = escape(str(results.source.settings.get("model")))
+    model = escape(short_model(str(results.source.settings.get("model"))))
     table.add_row(model, *(number(name, scores.metrics[name]) for name in names), style="bold")
     if (plain := results.scores.unmitigated) is not None:
         table.add_row("without ZNE", *(number(name, plain.metrics[name]) for name in names))

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.settings import Settings
+from common.settings.circuit_file import short_model
 from common.settings.groups.training import TrainingSettings
 from common.settings.settings import AUTO
 from common.text import plural
@@ -37,7 +38,7 @@ def _heading(plan: TrainingPlan, settings: Settings) -> Iterator[str]:
     if workload.circuits > 1:
         circuits = f", {workload.circuits} circuits ({workload.distinct_circuits} distinct)"
     yield (
-        f"{settings.model.model}: {plural(workload.qubits, 'qubit')}{circuits},"
+        f"{short_model(settings.model.model)}: {plural(workload.qubits, 'qubit')}{circuits},"
         f" {workload.operations:,.0f} operations per example, {plural(workload.weights, 'weight')};"
         f" {plural(workload.train_examples, 'example')} of {settings.data.data}"
     )

@@ -24,6 +24,7 @@ from common.commands import command
 from common.errors import QfleetError, SettingsError
 from common.processes import cpu_sets
 from common.settings import Settings, TrainingSettings
+from common.settings.circuit_file import short_model
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 from common.text import plural
@@ -263,7 +264,7 @@ def _conditions(settings: Settings, cases: ScalingCases) -> dict[str, object]:
         "when": datetime.now().isoformat(timespec="seconds"),
         "target": settings.job.target,
         "processor": cpu_model() if local else "",
-        "model": settings.model.model,
+        "model": short_model(settings.model.model),
         "threads": settings.training.threads or 1,
         **vars(cases),
     }

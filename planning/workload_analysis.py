@@ -16,6 +16,7 @@ from common import events
 from common.errors import SettingsError, UserError, run_main
 from common.processes import ManagedProcess, clean_environment, cpu_count
 from common.settings import VARIATIONAL_TASKS, Settings
+from common.settings.circuit_file import short_model
 from common.settings.groups.experiment import KERNEL
 from planning.workload import WorkloadAnalysis
 from qfleet.errors import ShardingError
@@ -92,7 +93,7 @@ def _analyze(settings: Settings) -> WorkloadAnalysis:
         simulator = settings.model.simulator if widest.native else "tensorflow"
     contractions = [one.program.contraction for one in circuits]
     return WorkloadAnalysis(
-        family=f"{settings.model.model} by {simulator}",
+        family=f"{short_model(settings.model.model)} by {simulator}",
         qubits=widest.qubits,
         circuits=len(circuits),
         distinct_circuits=len({circuit.program.key for circuit in circuits}),

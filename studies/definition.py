@@ -14,7 +14,7 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.settings import AUTO, Settings, yaml_file
-from common.settings.options import STUDY_SYNONYMS, StudyOptions, all_options
+from common.settings.options import SYNONYMS, StudyOptions, all_options
 from common.settings.programs import selected, used_by
 from common.settings.sources import ENV_PREFIX, require_one_value, split_args
 from studies.axes import (
@@ -319,10 +319,10 @@ def _split(args: Sequence[str]) -> tuple[dict[str, str], set[tuple[str, str]]]:
     given: dict[str, str] = {}
     shown: dict[str, str] = {}
     words: set[tuple[str, str]] = set()
-    for word, field, text in split_args(args, fields, STUDY_SYNONYMS):
+    for word, field, text in split_args(args, fields, SYNONYMS[PROGRAM]):
         last = f"{word.upper()}={text}"
         given[field.name] = text
         require_one_value(last, shown.setdefault(field.name, last))
-        if word in STUDY_SYNONYMS:
+        if word in SYNONYMS[PROGRAM]:
             words.add((word.upper(), field.name.upper()))
     return given, words

@@ -9,6 +9,7 @@ from common.errors import Preempted, SettingsError, exit_on_signals, run_main
 from common.processes import tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
+from common.settings.circuit_file import short_model
 from common.text import plural
 from training.launcher.local_launcher import WORKER_COMMAND, LocalLauncher
 from training.process import logging_setup
@@ -53,8 +54,9 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         settings = _resolve_auto(settings)
     devices.prepare(settings, settings.training.workers)
     log.info(
-        f"Training {settings.model.model} with {plural(settings.training.workers, 'worker')} on"
-        " this machine (TARGET=k8s uses the cluster)"
+        f"Training {short_model(settings.model.model)} with"
+        f" {plural(settings.training.workers, 'worker')} on this machine"
+        " (TARGET=k8s uses the cluster)"
     )
     return LocalLauncher(settings.replace(run=name), worker_command).train()
 

@@ -22,6 +22,7 @@ from common.errors import (
 )
 from common.events import log_event
 from common.metrics import NO_METRICS, line
+from common.settings.circuit_file import origin_of
 from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.contraction_paths import record_paths
 from training.group.rendezvous import StartMessage
@@ -221,6 +222,7 @@ class Chief:
             "dataset": data.name,
             "code": code_version(),
             **({"study": study} if study else {}),
+            **origin_of(self._settings.model.model),
         }
 
     def _log_start(

@@ -19,7 +19,14 @@ from common.errors import DataError, SettingsError
 from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
 from common.text import did_you_mean
 from qfleet.errors import LibraryError
-from qfleet.problems import HAMILTONIANS, HamiltonianFamily, named, parse, target_states
+from qfleet.problems import (
+    HAMILTONIANS,
+    Hamiltonian,
+    HamiltonianFamily,
+    named,
+    parse,
+    target_states,
+)
 from qfleet.problems.names import first_member
 
 MAX_STATE_QUBITS = 12
@@ -57,6 +64,26 @@ def energies(data: DataSettings, qubits: int) -> PreparedSplits:
     )
     rows = np.concatenate([family.fields, coefficients], axis=1)
     return _same_splits(rows, labels, (*family.field_names, *terms), target)
+
+
+def only_hamiltonian(data: DataSettings, qubits: int) -> Hamiltonian:
+    """Return the Hamiltonian that DATA names.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+
+    Raises:
+        DataError: The Hamiltonian can't be read or computed, or there are several.
+        SettingsError: It does not fit QUBITS, or a setting does not apply.
+    """
+    family = _family(data, qubits, named)
+    members = list(family.members())
+    if len(members) > 1:
+        raise DataError(
+            f"DATA={data.data} has {len(members)} Hamiltonians: give one, such as h2:0.74"
+        )
+    return members[0]
 
 
 def check_problem(data: DataSettings, qubits: int) -> Target:

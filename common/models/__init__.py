@@ -23,6 +23,7 @@ from common.models.pruning import prunable_circuits
 from common.models.samplers import sampler_arguments
 from common.models.variational import build_variational_model
 from common.settings import Settings
+from common.settings.circuit_file import short_model
 from common.settings.groups.experiment import KERNEL, NO_SHOTS
 from common.storage import StoragePath
 from qfleet.circuits.circuit_json import to_json
@@ -227,7 +228,8 @@ def rebuild(
     if weights is None:
         return model
     shapes = [weight.shape.as_list() for weight in model.weights]
-    weights_file.verify_content(weights, title or weights, shapes, settings.model.model)
+    name = short_model(settings.model.model)
+    weights_file.verify_content(weights, title or weights, shapes, name)
     try:
         model.load_weights(weights)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:

@@ -17,6 +17,7 @@ from common.commands import command
 from common.errors import QfleetError, RunError
 from common.lease import Lease
 from common.runs.run import FORMAT, MAX_NAME_LENGTH, Run, now
+from common.settings.circuit_file import short_model
 from common.storage import StoragePath
 from qfleet.devices.calibration import short_name
 
@@ -264,7 +265,7 @@ def differences(
     missing = "unset"
 
     def text(value: object) -> str:
-        return missing if value is None else short_name(str(value))
+        return missing if value is None else short_name(short_model(str(value)))
 
     return [
         (name, text(before.get(name, missing)), text(now.get(name, missing)))

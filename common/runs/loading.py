@@ -20,6 +20,7 @@ from common.runs import run_data
 from common.runs.registry import resolve
 from common.runs.run import DATASETS, Run
 from common.settings import Settings
+from common.settings.circuit_file import short_model
 from common.storage import path as path_of
 from common.text import plural
 from common.user_code import UserCode
@@ -199,7 +200,7 @@ def load(run: str, storage: str = "runs", model: str = "", checkpoint: str = "la
     described = found.model(checkpoint)
     path = found.weights_of(checkpoint)
     with found.local_weights(checkpoint) as file:  # verified now, not when first used
-        name = str(described["settings"].get("model"))
+        name = short_model(str(described["settings"].get("model")))
         weights_file.verify_content(file, path, described["weights"], name)
     circuits = _circuits(found, described, checkpoint)
     code = UserCode(model, tuple(one for one in (root, found.path) if isinstance(one, Path)))

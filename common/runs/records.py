@@ -14,7 +14,7 @@ from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 from common import safe_json
 from common.settings import Settings
 
-MAX_TEXT = 4096
+MAX_TEXT = 1 << 15
 """Most characters of a recorded setting or name."""
 
 CLOCK_TOLERANCE = timedelta(days=1)

@@ -18,6 +18,7 @@ from common.runs import records
 from common.runs.aliases import aliases, is_alias, read_alias
 from common.runs.claim import differences
 from common.runs.run import Run
+from common.settings.circuit_file import short_model
 from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
@@ -156,7 +157,8 @@ def _damaged(run: Run, error: Exception) -> RunSummary:
 def _summary(run: Run, state: RunState) -> RunSummary:
     record = run.record()
     settings = record["settings"]
-    model, qubits = settings.get("model"), settings.get("qubits")
+    model = short_model(str(settings["model"])) if "model" in settings else None
+    qubits = settings.get("qubits")
     if state != "finished":
         return RunSummary(
             run.name,

@@ -34,7 +34,7 @@ from common.errors import TERMINATION_LOG, QfleetError, RunError, WeightsError
 from common.formats import MODEL_FORMAT
 from common.runs import records
 from common.settings import RUN_NAME, Settings
-from common.storage import DATASETS, STUDIES, StoragePath
+from common.storage import DATASETS, SEARCHES, STUDIES, StoragePath
 
 FORMAT = 3
 """Version of the layout of run folders, recorded in run.json."""
@@ -66,8 +66,8 @@ class Run:
                 f"RUN={name} is not a run name: use lower-case letters, digits and '-', at most"
                 f" {MAX_NAME_LENGTH}"
             )
-        if name in (DATASETS, STUDIES):
-            kind = "data sets" if name == DATASETS else "studies"
+        if name in (DATASETS, STUDIES, SEARCHES):
+            kind = "data sets" if name == DATASETS else name
             raise RunError(f"RUN={name} is the folder of {kind}: choose another RUN")
         return cls(root / name)
 

@@ -17,6 +17,11 @@ from common.commands import command
 from common.settings.fields import Scopes, Setting, SettingField, SettingsGroup
 from common.settings.groups.experiment import RUN_NAME, DataSettings, JobSettings
 
+PROPOSERS = ("pruning", "adapt", "growth", "evolution", "random")
+"""Ways of `make search` to choose circuits, besides a command of the user."""
+
+_AMOUNT = r"[0-9]{1,9}(\.[0-9]{1,3})?(s|min|h|evaluations)"
+
 
 class Options(SettingsGroup):
     """Abstract base of the options of a command."""
@@ -96,6 +101,46 @@ class StudyOptions(PricedOptions):
             " default: EPOCHS / REDUCTION_FACTOR², rounded up"
         ),
     ] = None
+
+
+class SearchOptions(Options):
+    """Options of `make search`: which circuits it tries, how, and when it ends."""
+
+    title: ClassVar[str] = f"Options of {command('search')}"
+
+    space: Annotated[
+        str,
+        StringConstraints(
+            pattern=r"^$|^excitations(:(qubit|fermionic|pair|fan))?(:[1-9][0-9]{0,2})?$"
+            r"|^layers:[1-9][0-9]{0,3}$|^blocks$|^paulis$|.\.json$"
+        ),
+        Setting(
+            "gates that circuits are made of; default: excitations of a molecule, or else blocks of"
+            " a CNOT and rotations",
+            allowed="excitations (of qubits; or excitations:fermionic, :pair, :fan; with :N for N"
+            " electrons of a Hamiltonian in a file), layers:N, blocks, paulis (rotations by the"
+            " words of the Hamiltonian), or a file of Cirq JSON, each operation of which is a gate",
+            choices=("excitations", "blocks", "paulis"),
+        ),
+    ] = ""
+    proposer: Annotated[
+        str,
+        StringConstraints(min_length=1, max_length=1000),
+        Setting(
+            "way to choose circuits",
+            allowed=f"{', '.join(PROPOSERS)}, or a command that proposes circuits",
+            choices=PROPOSERS,
+        ),
+    ] = "pruning"
+    budget: Annotated[
+        str,
+        StringConstraints(pattern=rf"^{_AMOUNT}(,{_AMOUNT})?$"),
+        Setting(
+            "limit of each seed over all starts",
+            allowed="a number and its unit: s, min or h, or evaluations of an energy and its"
+            " gradient; or both with a comma, such as 10min,50000evaluations",
+        ),
+    ] = "5min"
 
 
 class PlanOptions(PricedOptions):
@@ -251,6 +296,7 @@ class RunsOptions(Options):
 OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
     {
         "study": StudyOptions,
+        "search": SearchOptions,
         "plan": PlanOptions,
         "fleet": FleetOptions,
         "tensorboard": TensorBoardOptions,
@@ -272,36 +318,52 @@ def option_fields(program: str) -> Mapping[str, SettingField]:
     return {field.name: field for field in kind.fields("")} if kind else {}
 
 
-STUDY_SYNONYMS: Mapping[str, str] = MappingProxyType({"name": "study", "seeds": "seed"})
-"""Other names of settings in `make study`."""
+SYNONYMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "study": {"name": "study", "seeds": "seed"},
+        "search": {"name": "run", "seeds": "seed", "method": "proposer"},
+    }
+)
+"""Program -> other names of its settings."""
+
+_SYNONYM_TEXTS: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
+    {
+        ("study", "name"): ("name of the study, needed; the same as STUDY", ""),
+        ("study", "seeds"): (
+            "seeds that each combination is trained with; the same as SEED",
+            "whole numbers separated by commas, or first..last",
+        ),
+        ("search", "name"): ("name of the search, needed", ""),
+        ("search", "seeds"): (
+            "seeds, each of which is a search of its own; default: 0",
+            "whole numbers separated by commas, or first..last",
+        ),
+        ("search", "method"): ("", ""),
+    }
+)
+"""Program and name -> description and allowed values; empty for those of the setting."""
 
 
 def synonym_fields(program: str) -> Mapping[str, SettingField]:
     """Return the other names of a program's settings, as `--help` lists them.
 
     Args:
-        program: A key of PROGRAMS; all but `study` have none.
+        program: A key of PROGRAMS; most have none.
     """
-    if program != "study":
-        return {}
-    named = {one.name: one for group in (JobSettings, DataSettings) for one in group.fields("")}
-    about = {
-        "name": ("name of the study, needed; the same as STUDY", named["study"].allowed),
-        "seeds": (
-            "seeds that each combination is trained with; the same as SEED",
-            "whole numbers separated by commas, or first..last",
-        ),
-    }
-    return {
-        name: replace(
-            named[STUDY_SYNONYMS[name]],
+    groups: tuple[type[SettingsGroup], ...] = (JobSettings, DataSettings)
+    named = {one.name: one for group in groups for one in group.fields("")}
+    named |= option_fields(program)
+    found = {}
+    for name, setting in SYNONYMS.get(program, {}).items():
+        field, (description, allowed) = named[setting], _SYNONYM_TEXTS[program, name]
+        found[name] = replace(
+            field,
             name=name,
-            title=StudyOptions.title,
-            description=description,
-            allowed=allowed,
+            title=OPTIONS[program].title,
+            description=description or field.description,
+            allowed=allowed or field.allowed,
         )
-        for name, (description, allowed) in about.items()
-    }
+    return found
 
 
 @functools.cache

@@ -55,6 +55,7 @@ _STORED = _CLIENT | _names("storage overlay image service_account")
 _SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a run without RUN
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("study parallelism")
+_SEARCH = _names("config storage run task seed qubits noise data_memory") | {"data"}
 _NOT_PLANNED = _names("study")
 _FLEET = _names(
     "config target storage verbose model data training checkpoint_interval max_attempts"
@@ -89,6 +90,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
             | _names("deadline rendezvous_timeout"),
         ),
         "study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
+        "search": _by_target(any=_SEARCH),
         "plan": _by_target(**{name: used - _NOT_PLANNED for name, used in _TRAINED.items()}),
         "fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
         "data": _by_target(any=_names("config storage qubits data")),
@@ -114,8 +116,13 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
 """Program -> TARGET -> the settings that it uses; `any` where TARGET is not used."""
 
 
-_REFUSED: Mapping[str, Names] = MappingProxyType({"study": _names("run dry_run")})
-"""Settings that a program reads to refuse them in words of its own: its help does not list them."""
+REFUSED: Mapping[str, Names] = MappingProxyType(
+    {
+        "study": _names("run dry_run"),
+        "search": _names("run seed") | {"proposer"},  # which have other names there
+    }
+)
+"""Settings that the help of a program does not list: it refuses them, or names them differently."""
 
 
 _SET_ELSEWHERE = {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)}
@@ -226,7 +233,7 @@ def listed_fields(program: str) -> Mapping[str, SettingField]:
     """
     if not program:
         return all_fields()
-    used = used_anywhere(program) - _REFUSED.get(program, frozenset())
+    used = used_anywhere(program) - REFUSED.get(program, frozenset())
     known = {**all_fields(), **option_fields(program)}
     listed = {name: field for name, field in known.items() if name in used}
     return {**listed, **synonym_fields(program)}

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from common.errors import SettingsError
 from common.settings.amplitude_checks import check_amplitudes
+from common.settings.circuit_file import short_model
 from common.settings.device_checks import check_device
 from common.settings.fields import AUTO, SettingField, SettingsGroup, Value
 from common.settings.forward_checks import (
@@ -209,7 +210,7 @@ class Settings(SettingGroups):
     @property
     def run_name(self) -> str:
         """RUN, or a run name derived from the model's name."""
-        model = re.sub(r"[^a-z0-9]+", "-", self.model.model.lower()).strip("-")
+        model = re.sub(r"[^a-z0-9]+", "-", short_model(self.model.model).lower()).strip("-")
         return self.job.run or model[:53]
 
     @property

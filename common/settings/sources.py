@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from common import events
 from common.commands import command
 from common.errors import SettingsError
+from common.settings import circuit_file
 from common.settings.fields import SettingField
 from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID, PROFILE_FOLDER
 from common.settings.schema import describe_constraint
@@ -144,6 +145,8 @@ def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
         given = _read_yaml(Path(str(path)), fields) | given
     if "noise" in given:
         given["noise"] = _read_noise(given["noise"])
+    if "model" in given:
+        given["model"] = _read_model(given["model"])
     return given
 
 
@@ -308,6 +311,13 @@ def _read_noise(given: Given) -> Given:
     if not isinstance(given.value, str) or not noise_file.names_file(given.value):
         return given
     return replace(given, value=noise_file.content_of(given.value))
+
+
+def _read_model(given: Given) -> Given:
+    """Return MODEL with the content of the file of a circuit that it names, if it does."""
+    if not isinstance(given.value, str) or not circuit_file.names_file(given.value):
+        return given
+    return replace(given, value=circuit_file.content_of(given.value))
 
 
 def _read_yaml(path: Path, fields: Fields) -> dict[str, Given]:

@@ -1,5 +1,6 @@
 """Checks of the model, the data and the training against each other, in every target."""
 
+from common.settings.circuit_file import is_circuit, short_model
 from common.settings.fields import AUTO
 from common.settings.groups.experiment import (
     ANSATZES,
@@ -111,6 +112,11 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
         raise ValueError(
             f"MODEL={name} does not fit TASK={task}: set MODEL={' or '.join(MODELS)}, or"
             " TASK=energy or state"
+        )
+    if is_circuit(name) and task != "energy":
+        raise ValueError(
+            f"MODEL={short_model(name)} is a circuit for a Hamiltonian, and does not fit"
+            f" TASK={task}: set TASK=energy, or another MODEL"
         )
     if is_variational and training.loss:
         raise ValueError(

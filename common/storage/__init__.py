@@ -42,6 +42,7 @@ __all__ = [
     "DATASETS",
     "EMULATOR",
     "PARTIAL_SUFFIX",
+    "SEARCHES",
     "STUDIES",
     "FileTooLarge",
     "PartialFileDeleted",
@@ -77,8 +78,8 @@ __all__ = [
 DATASETS = "datasets"
 """Name of the folder of data sets in STORAGE, next to the runs; no run may have this name."""
 
-STUDIES = "studies"
-"""Name of the folder of studies in STORAGE, next to the runs; no run may have this name either."""
+STUDIES, SEARCHES = "studies", "searches"
+"""Names of the folders of studies and searches in STORAGE; no run may have these names either."""
 
 MAX_NAME_BYTES = 255
 """Of a file or a folder, in Linux."""

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.settings import Settings
+from common.settings.circuit_file import short_model
 from common.settings.options import FleetOptions
 from common.text import plural
 from planning.fleet import published
@@ -34,7 +35,7 @@ def print_studies(
     """
     price, first = options.price_per_worker_hour, studies[0]
     lines = [
-        f"{settings.model.model}: {plural(settings.model.qubits, 'qubit')},"
+        f"{short_model(settings.model.model)}: {plural(settings.model.qubits, 'qubit')},"
         f" {plural(first.jobs.examples, 'example')}, {plural(settings.training.epochs, 'epoch')};"
         f" {plural(first.jobs.threads, 'core')} like those of this machine per worker",
         f"losses: {options.preemption_rate:g} per worker and hour,"

@@ -15,8 +15,8 @@ from cli import app
 from cli.commands import CLUSTER, COMMANDS, RUNS
 from common.errors import EXIT_INTERRUPTED
 from common.settings import Settings
-from common.settings.options import STUDY_SYNONYMS
-from common.settings.programs import PROGRAMS, used_anywhere
+from common.settings.options import SYNONYMS
+from common.settings.programs import PROGRAMS, REFUSED, used_anywhere
 from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -65,8 +65,7 @@ def test_help_of_command_has_its_settings_only(name: str) -> None:
         return
     program = ALL[name].program
     listed_here = set(used_anywhere(program)) if program in PROGRAMS else set()
-    if name == "study":  # its trials have names of their own
-        listed_here = (listed_here | set(STUDY_SYNONYMS)) - {"run", "dry_run"}
+    listed_here = (listed_here | {*SYNONYMS.get(name, {})}) - REFUSED.get(name, frozenset())
     assert listed == listed_here
     assert listed or name in ("calibrate", "check")  # which have no settings
 

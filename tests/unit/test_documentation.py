@@ -25,7 +25,10 @@ NOT_RUN = ("qf.train(", "qf.load(")
         "search.md",
     ],
 )
-def test_documentation_python_blocks_run(page: str) -> None:
+def test_documentation_python_blocks_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # blocks may write files
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = [
         block

@@ -55,7 +55,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "epoch_bar": {"events", "metrics"},
     "errors": {"commands", "events", "text"},
     "processes": {"events", "text"},
-    "settings": {"commands", "errors", "events", "text"},
+    "settings": {"commands", "errors", "events", "safe_json", "text"},
     "storage": BASE,
     "native_watchdog": {"events"},
     "uploads": BASE | {"storage"},

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
-from common.settings import Scope, Settings, names_in_scope
+from common.settings import DataSettings, Scope, Settings, names_in_scope
 from common.settings.options import OPTIONS, option_fields
 from common.settings.programs import (
     CONDITIONS,
     POD_SETTINGS,
     PROGRAMS,
+    REFUSED,
     used_anywhere,
     used_by,
 )
@@ -35,6 +36,7 @@ CODE = {
     ("study", "local"): [STUDY, ("training.__main__", "main")],
     ("study", "k8s"): [STUDY, (f"{CLIENT}run", "run")],
     ("study", "slurm"): [STUDY, SLURM_WORKER],
+    ("search", "any"): [("studies.search.__main__", "main")],
     **{("plan", one): [("planning.__main__", "main")] for one in PROGRAMS["plan"]},
     **{("fleet", one): [FLEET] for one in PROGRAMS["fleet"]},
     ("data", "any"): [("common.data.__main__", "main")],
@@ -78,6 +80,7 @@ READ_OTHERWISE = {
     "data": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
                      "batch", "min_workers", "prune"},
     "runs": {"model", "qubits", "task"},  # of the listed runs
+    "search": {*DataSettings.model_fields},  # what TASK=energy refuses
     "tensorboard": ALL_PARTS,
     "cluster check": ALL_PARTS,
     "cluster status": ALL_PARTS,
@@ -180,14 +183,12 @@ def test_option_of_a_command_that_is_wrong_is_refused(program, arguments):
 
 @pytest.mark.parametrize("program", OPTIONS)
 def test_option_is_in_help_of_its_command_only(program, capsys):
+    shared = {"budget", "price_per_worker_hour", "quick"} | REFUSED.get(program, set())
+    own = {one.variable for name, one in option_fields(program).items() if name not in shared}
     for other in ("train", *OPTIONS):
         with pytest.raises(SystemExit):
             Settings.from_args(["--help"], other)
         words = capsys.readouterr().out.split()
-        own = {field.variable for field in option_fields(program).values()} - {
-            "QUICK",
-            "PRICE_PER_WORKER_HOUR",
-        }
         assert own <= {*words} if other == program else not own & {*words}
 
 

@@ -60,7 +60,7 @@ def test_slurm_job_is_submitted_by_the_client() -> None:
     assert re.search(r"\.venv/bin/python -m qfleet train '?TARGET=slurm", commands)
 
 
-@pytest.mark.parametrize("target", ["training", "inference", "runs", "study"])
+@pytest.mark.parametrize("target", ["training", "inference", "runs", "study", "search"])
 def test_settings_reach_the_program(ready: Path, target: str) -> None:
     assert sorted(arguments(make(ready, target, "WORKERS=4", "SEED=7"))) == ["SEED=7", "WORKERS=4"]
 

@@ -7,6 +7,7 @@ from annotated_types import Ge, Le, Lt
 from pydantic import StringConstraints, field_validator
 
 from common.commands import command
+from common.settings.circuit_file import PATTERN
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
 from qfleet.devices.calibration import INLINE, MAX_INLINE
 from qfleet.noise_rates import NoiseRates
@@ -110,14 +111,16 @@ class ModelSettings(SettingsGroup):
     model: Annotated[
         str,
         StringConstraints(
-            pattern=rf"^({'|'.join((*MODELS, KERNEL, *ANSATZES))}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+            pattern=rf"^({'|'.join((*MODELS, KERNEL, *ANSATZES))}"
+            rf"|[A-Za-z_][\w.]*:[A-Za-z_]\w*|{PATTERN})$"
         ),
         Setting(
             "model to train; default of TASK=energy and TASK=state: hardware-efficient",
             identity=True,
             allowed=f"{', '.join((*MODELS, KERNEL))} or a user model as module:factory; for"
             f" TASK=energy and TASK=state {', '.join(ANSATZES)} or a user circuit as"
-            " module:factory",
+            f" module:factory; for TASK=energy also a file of a circuit that `{command('search')}`"
+            " found",
             choices=(*MODELS, KERNEL, *ANSATZES),
         ),
     ] = "hybrid"

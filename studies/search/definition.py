@@ -1,0 +1,224 @@
+"""The definition of a search: its problem, its space and method, its seeds and its budget."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+from common.data.problems import only_hamiltonian
+from common.errors import SettingsError
+from common.settings import Settings
+from common.settings.options import PROPOSERS, SYNONYMS, SearchOptions, all_options
+from common.settings.sources import last_of_each, require_one_value, split_args
+from common.text import did_you_mean
+from qfleet.devices.calibration import INLINE, Calibration, short_name
+from qfleet.devices.lines import inline_calibration
+from qfleet.problems import Hamiltonian
+from studies.axes import Axis, parse_axis
+
+FORMAT = 1
+PROGRAM = "search"
+
+_UNIT_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class SearchBudget:
+    """Limits of each seed, over all of its starts.
+
+    Attributes:
+        text: BUDGET.
+        seconds: Most seconds; None without a limit.
+        evaluations: Most evaluations of an energy and its gradient; None without a limit.
+    """
+
+    text: str
+    seconds: float | None = None
+    evaluations: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read BUDGET, which is validated.
+
+        Raises:
+            SettingsError: It has two limits of one kind, or allows nothing.
+        """
+        limits: dict[str, float] = {}
+        for part in text.split(","):
+            found = re.fullmatch(r"([0-9.]+)([a-z]+)", part)
+            assert found
+            kind = "evaluations" if found[2] == "evaluations" else "seconds"
+            if kind in limits:
+                raise SettingsError(f"BUDGET={text} has two limits of {kind}: give one of them")
+            limits[kind] = float(found[1]) * _UNIT_SECONDS.get(found[2], 1.0)
+        if min(limits.values()) <= 0 or limits.get("evaluations", 1) < 1:
+            raise SettingsError(f"BUDGET={text} allows nothing: raise it")
+        count = limits.get("evaluations")
+        return cls(text, limits.get("seconds"), None if count is None else int(count))
+
+
+@dataclass(frozen=True)
+class SearchDefinition:
+    """A search as the command line describes it.
+
+    Attributes:
+        settings: Its settings, of which the problem, the storage and RUN, its name, are read.
+        options: SPACE, PROPOSER and BUDGET.
+        seeds: The seeds.
+    """
+
+    settings: Settings
+    options: SearchOptions
+    seeds: tuple[int, ...]
+
+    @classmethod
+    def from_args(cls, args: Sequence[str]) -> Self:
+        """Read a search from the command line.
+
+        Args:
+            args: `NAME=value` or `--name=value`; SEEDS may be a list or a range.
+
+        Raises:
+            SettingsError: A setting is unknown, a value is not allowed, or no name is given.
+        """
+        names = SYNONYMS[PROGRAM]
+        fields = {**all_options(), **Settings.fields()}
+        given: dict[str, str] = {}
+        shown: dict[str, str] = {}
+        words: dict[str, str] = {}
+        for word, field, text in split_args(args, fields, names):
+            last = f"{word.upper()}={text}"
+            require_one_value(last, shown.setdefault(field.name, last))
+            given[field.name] = text
+            if word in names:
+                words[field.variable] = word.upper()
+        try:
+            return cls._from_values(given)
+        except SettingsError as error:
+            message = str(error)
+            for name, word in words.items():  # as the user wrote it
+                message = re.sub(rf"\b{name}\b(?==| is )", word, message)
+            raise SettingsError(message) from None
+
+    @classmethod
+    def _from_values(cls, given: dict[str, str]) -> Self:
+        text = given.pop("seed", "")
+        args = [f"{name.upper()}={value}" for name, value in given.items()]
+        args = last_of_each(["TASK=energy", *args])
+        settings, options = Settings.with_options(args, PROGRAM, SearchOptions)
+        axis = parse_axis(Settings.fields()["seed"], text or str(settings.data.seed), search="grid")
+        values = axis.values if isinstance(axis, Axis) else (axis,)
+        seeds = [Settings.from_args([f"SEED={one}"]).data.seed for one in values]
+        found = cls(settings, options, tuple(seeds))
+        found._check()
+        return found
+
+    @property
+    def name(self) -> str:
+        """The name of the search."""
+        return self.settings.job.run
+
+    @cached_property
+    def budget(self) -> SearchBudget:
+        """BUDGET."""
+        return SearchBudget.parse(self.options.budget)
+
+    @cached_property
+    def problem(self) -> Hamiltonian:
+        """The Hamiltonian, with the electrons of SPACE if it is one of a file.
+
+        Raises:
+            DataError: It can't be read.
+            SettingsError: SPACE has another number of electrons than the molecule.
+        """
+        found = only_hamiltonian(self.settings.data, self.settings.model.qubits)
+        given = self.options.space.rpartition(":")[2] if "excitations" in self.options.space else ""
+        if not given.isdigit():
+            return found
+        if found.electrons not in (0, int(given)):
+            raise SettingsError(
+                f"SPACE={self.options.space} has other electrons than"
+                f" DATA={self.settings.data.data}, which has {found.electrons}: omit their number"
+            )
+        return replace(found, electrons=int(given))
+
+    @cached_property
+    def reference(self) -> float | None:
+        """The exact energy that errors refer to; None where it is not known."""
+        return self.problem.reference_energy()
+
+    @property
+    def space(self) -> str:
+        """SPACE, or the default for the Hamiltonian."""
+        return self.options.space or ("excitations" if self.problem.electrons else "blocks")
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command of METHOD, as words; none for a method of qfleet."""
+        chosen = self.options.proposer
+        return () if chosen in PROPOSERS else tuple(shlex.split(chosen))
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The device of NOISE."""
+        noise = self.settings.model.noise
+        return inline_calibration(noise) if noise.startswith(INLINE) else None
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Names of the objectives of the front."""
+        return ("error", "two_qubit_gates", *(("fidelity",) if self.calibration else ()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what another start of this search must have in common with it."""
+        return {
+            "format": FORMAT,
+            "data": self.settings.data.data,
+            "space": self.space,
+            "method": self.options.proposer,
+            "noise": self.settings.model.noise,
+        }
+
+    def _check(self) -> None:
+        if not self.name:
+            raise SettingsError("a search needs a name: set NAME, for example NAME=h2")
+        task = self.settings.data.task
+        if task != "energy":
+            raise SettingsError(
+                f"TASK={task} has no Hamiltonian, for which circuits are searched: omit TASK"
+            )
+        if self.settings.job.storage.startswith("gs://"):
+            raise SettingsError(
+                f"STORAGE={self.settings.job.storage} is a bucket, and a search appends to files:"
+                " set STORAGE to a folder of this machine"
+            )
+        noise = self.settings.model.noise
+        if self.settings.model.has_noise and not self.calibration:
+            raise SettingsError(
+                f"NOISE={short_name(noise)} is not a device, for which circuits have a predicted"
+                " fidelity: name a device, or omit NOISE"
+            )
+        self._check_method()
+        _ = self.budget
+
+    def _check_method(self) -> None:
+        """Check that METHOD is known, or is a program that exists.
+
+        Raises:
+            SettingsError: It is neither.
+        """
+        chosen = self.options.proposer
+        try:
+            words = self.command
+        except ValueError as error:
+            raise SettingsError(f"METHOD={chosen} can't be split into words: {error}") from None
+        if words and shutil.which(words[0]) is None:
+            raise SettingsError(
+                f"METHOD={chosen} is neither {', '.join(PROPOSERS)} nor a command, since there is"
+                f" no program {words[0]}" + did_you_mean(chosen, PROPOSERS)
+            )
+        if not words and chosen not in PROPOSERS:
+            raise SettingsError(f"METHOD={chosen} is empty: choose one of {', '.join(PROPOSERS)}")

@@ -1,0 +1,120 @@
+"""The folder of a search: its layout.
+
+STORAGE/searches/NAME/
+  search.json               written first: what all starts have in common, code version
+  lease.json                the process that searches now (common/lease)
+  seed-0.jsonl              history of a seed: a line of JSON for each circuit that was trained
+  seed-0.pruned-2.jsonl     the same, without gates of the circuit that has two gates of the space
+  seed-0.json               seconds of each history, for BUDGET
+  front.json, report.html   the Pareto front of all seeds
+  circuits/                 each circuit of the front: Cirq JSON, OpenQASM, a drawing, and for MODEL
+"""
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from common import safe_json, storage
+from common.commands import command
+from common.environments import code_version
+from common.errors import RunError
+from common.runs.run import now
+from common.storage import SEARCHES, StoragePath
+from studies.search.definition import SearchDefinition
+
+_SECONDS = TypeAdapter(dict[str, float])
+
+
+class SearchFolder:
+    """The files of a search.
+
+    Args:
+        root: STORAGE.
+        name: Name of the search.
+    """
+
+    def __init__(self, root: StoragePath, name: str) -> None:
+        self.name = name
+        self.path = root / SEARCHES / name
+        self.circuits = self.path / "circuits"
+
+    def open(self, definition: SearchDefinition) -> None:
+        """Write search.json, unless it exists.
+
+        Args:
+            definition: The search of this start.
+
+        Raises:
+            RunError: The folder holds another search, or search.json is damaged.
+        """
+        content = {"search": self.name, **definition.to_json(), "created": now()}
+        content["lineage"] = {"code": code_version()}
+        data = (json.dumps(content, indent=1) + "\n").encode()
+        if not storage.create_exclusive(self.path / "search.json", data):
+            self.require_same(definition)
+
+    def require_same(self, definition: SearchDefinition) -> None:
+        """Check that search.json has the same definition, if it exists.
+
+        Args:
+            definition: The search of this start.
+
+        Raises:
+            RunError: The folder holds another search, or search.json is damaged.
+        """
+        if not storage.is_file(self.path / "search.json"):
+            return
+        found, wanted = self.read(), definition.to_json()
+        changed = [name for name in wanted if found.get(name) != wanted[name]]
+        if changed:
+            name = changed[0]
+            raise RunError(
+                f"{self.path} holds a search with {name.upper()}={str(found.get(name))[:80]} (now"
+                f" {str(wanted[name])[:80]}): use the same settings to continue it, or choose"
+                " another NAME"
+            )
+
+    def read(self) -> dict[str, Any]:
+        """Return the content of search.json.
+
+        Raises:
+            RunError: It is missing or damaged.
+        """
+        path = self.path / "search.json"
+        try:
+            content = storage.read_json(path)
+        except FileNotFoundError:
+            raise RunError(
+                f"there is no {path}: start the search with `{command('search')} NAME={self.name}`"
+            ) from None
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}; choose another NAME") from None
+        if not isinstance(content, dict):
+            raise RunError(f"{path} is damaged: it is not a JSON object; choose another NAME")
+        return content
+
+    def history(self, seed: int, stage: str) -> StoragePath:
+        """Return the file of the history of a seed and one of its stages."""
+        return self.path / f"seed-{seed}{'.' * bool(stage)}{stage}.jsonl"
+
+    def seconds(self, seed: int) -> dict[str, float]:
+        """Return the seconds of a seed that earlier starts used, by stage.
+
+        Raises:
+            RunError: The file is damaged.
+        """
+        path = self._clock(seed)
+        try:
+            return safe_json.check(storage.read_json(path), _SECONDS)
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}; delete it to count from 0") from None
+
+    def write_seconds(self, seed: int, seconds: dict[str, float]) -> None:
+        """Write the seconds that a seed used, by stage."""
+        storage.write_json(self._clock(seed), seconds)
+
+    def _clock(self, seed: int) -> StoragePath:
+        return self.path / f"seed-{seed}.json"

@@ -1,0 +1,139 @@
+"""report.html of a search: one self-contained page, in the style of a run's report."""
+
+from pathlib import Path
+from typing import Any
+
+from common.text import plural
+from inference.circuit_svg import circuit_to_svg
+from inference.html_text import page
+from qfleet.devices.calibration import short_name
+from studies.forecast import duration
+from studies.search import plots
+from studies.search.definition import SearchDefinition
+from studies.search.folder import SearchFolder
+from studies.search.found import FoundCircuit, Results, training_command
+
+TEMPLATE = Path(__file__).with_name("search_report.html")
+MAX_ROWS = 100
+MAX_DRAWN = 12
+"""Most circuits that are drawn; the others are in files."""
+
+
+def render(
+    folder: SearchFolder,
+    definition: SearchDefinition,
+    searches: Results,
+    found: list[FoundCircuit],
+) -> str:
+    """Return the page.
+
+    Args:
+        folder: The folder of the search.
+        definition: The search.
+        searches: All seeds.
+        found: The front.
+    """
+    results = [one for search in searches for one in search.results]
+    refused = sum(len(one.invalid) for search in searches for one in search.stages.values())
+    has_reference = definition.reference is not None
+    points = [(one.two_qubit_gates, one.error) for one in results]
+    return page(
+        TEMPLATE,
+        heading=f"Search {folder.name}",
+        lead=(
+            f"{plural(len(results), 'circuit')} for {definition.settings.data.data} on"
+            f" {plural(definition.problem.qubits, 'qubit')}, trained with"
+            f" {plural(len(searches), 'seed')}"
+        ),
+        warnings=(refused and [f"{plural(refused, 'proposal')} were refused."]) or [],
+        cards=_cards(searches, found),
+        footer=f"Created by qfleet from {folder.path}",
+        facts=_facts(folder.read(), definition),
+        front=_front(definition, found),
+        front_plot=plots.front_plot(points, [points_of(one) for one in found], has_reference),
+        circuits=[(one, _drawn(one)) for one in found[:MAX_DRAWN]],
+        history=plots.history_plot(_histories(searches), has_reference),
+        cost=[
+            [one.seed, len(one.results), f"{one.evaluations:,}", duration(one.seconds),
+             f"{min(r.error for r in one.results):.2e}"]
+            for one in searches
+        ],
+        commands=[training_command(definition, folder, one) for one in found[:1]],
+        most=MAX_ROWS,
+    )  # fmt: skip
+
+
+def _histories(searches: Results) -> dict[str, list[tuple[int, float]]]:
+    """Return evaluations and error of each circuit, by the name of the seed."""
+    return {
+        f"seed {search.seed}": [(one.evaluations, one.error) for one in search.results]
+        for search in searches
+    }
+
+
+def points_of(one: FoundCircuit) -> tuple[int, float]:
+    """Return the CNOTs and the error of a circuit."""
+    return one.result.two_qubit_gates, one.result.error
+
+
+def _cards(searches: Results, found: list[FoundCircuit]) -> list[tuple[str, str, str]]:
+    cards = []
+    if found:
+        best = found[0].result
+        cards.append(("lowest error", f"{best.error:.1e}", plural(best.two_qubit_gates, "CNOT")))
+    evaluations = sum(one.evaluations for one in searches)
+    cards += [
+        ("circuits of the front", str(len(found)), "that no other beats"),
+        ("evaluations", f"{evaluations:,}", "of an energy and its gradient"),
+        ("time", duration(sum(one.seconds for one in searches)), "of all seeds"),
+    ]
+    return cards
+
+
+def _front(
+    definition: SearchDefinition, found: list[FoundCircuit]
+) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of the front."""
+    names = ["circuit", "error", "energy", "CNOTs", "depth", "angles", "seed"]
+    rows = []
+    for one in found:
+        result = one.result
+        rows.append(
+            [str(one.number), f"{result.error:.2e}", f"{result.energy:.6f}",
+             str(result.two_qubit_gates), str(result.depth), str(len(result.candidate.angles)),
+             str(one.seed)]
+        )  # fmt: skip
+        if result.fidelity is not None:
+            rows[-1].insert(-1, f"{result.fidelity:.3f}")
+    if definition.calibration:
+        names.insert(-1, "fidelity")
+    return names, rows
+
+
+def _drawn(one: FoundCircuit) -> str:
+    circuit, angles = one.free
+    return circuit_to_svg(circuit, (), angles, name=f"circuit-{one.number}")
+
+
+def _facts(
+    content: dict[str, Any], definition: SearchDefinition
+) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """Return titled lists of facts; a fact whose value is None is left out."""
+    reference = definition.reference
+    problem = [
+        ("Hamiltonian", definition.settings.data.data),
+        ("qubits", definition.problem.qubits),
+        ("electrons", definition.problem.electrons or None),
+        ("Pauli words", f"{len(definition.problem.terms):,}"),
+        ("exact energy", None if reference is None else f"{reference:.9f}"),
+    ]
+    noise = definition.settings.model.noise
+    how = [
+        ("space", definition.space),
+        ("method", definition.options.proposer),
+        ("seeds", ", ".join(map(str, definition.seeds))),
+        ("budget of a seed", definition.budget.text),
+        ("device", short_name(noise) if definition.calibration else None),
+    ]
+    origin = [("started", content.get("created")), *content.get("lineage", {}).items()]
+    return [("Problem", problem), ("Search", how), ("Origin", origin)]

@@ -1,0 +1,74 @@
+"""The results of a search: the front as files, the report, and tables on the terminal."""
+
+import sys
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from common import storage
+from inference.figures import extract_figures
+from qfleet.circuits.circuit_json import to_json
+from studies.search.definition import SearchDefinition
+from studies.search.folder import SearchFolder
+from studies.search.found import FoundCircuit, Results, front, training_command
+from studies.search.html_report import render
+
+PIPE_WIDTH = 120
+"""Columns of output to a file or a pipe."""
+
+MAX_ROWS = 40
+
+
+def write_results(
+    folder: SearchFolder, definition: SearchDefinition, searches: Results
+) -> list[FoundCircuit]:
+    """Write the front of all seeds, and the report.
+
+    Args:
+        folder: The folder of the search.
+        definition: The search.
+        searches: All seeds.
+
+    Returns:
+        The front.
+    """
+    found = front(definition, searches)
+    storage.delete(folder.circuits)
+    for one in found:
+        name = f"{one.number}"
+        storage.write_atomic(folder.circuits / f"{name}.json", to_json(one.circuit) + "\n")
+        storage.write_atomic(folder.circuits / f"{name}.model.json", one.model(definition))
+        if qasm := one.qasm():
+            storage.write_atomic(folder.circuits / f"{name}.qasm", qasm)
+    page = render(folder, definition, searches, found)
+    for name, svg in extract_figures(page).items():
+        kind, _, number = name.partition("-")
+        place = folder.circuits / number if kind == "circuit" else folder.path / name
+        storage.write_atomic(place.with_name(f"{place.name}.svg"), svg)
+    storage.write_json(folder.path / "front.json", [one.to_json() for one in found])
+    storage.write_atomic(folder.path / "report.html", page)
+    return found
+
+
+def print_results(
+    folder: SearchFolder, definition: SearchDefinition, found: list[FoundCircuit]
+) -> None:
+    """Print the front, where the files are, and the command that trains the best circuit."""
+    console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
+    table = Table(title="Pareto front", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("circuit", "error", "CNOTs", "depth", "angles", "fidelity", "seed"):
+        if name != "fidelity" or definition.calibration:
+            table.add_column(name, justify="right")
+    for one in found[:MAX_ROWS]:
+        result = one.result
+        row = [str(one.number), f"{result.error:.2e}", result.two_qubit_gates, result.depth]
+        row += [len(result.candidate.angles)]
+        row += [f"{result.fidelity:.3f}"] if definition.calibration else []
+        table.add_row(*map(str, [*row, one.seed]))
+    console.print(table)
+    lines = [f"Circuits as Cirq JSON, OpenQASM and SVG, and report.html: {folder.path}"]
+    if found:
+        lines += ["Next steps:", f"  {training_command(definition, folder, found[0])}"]
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False, highlight=False)

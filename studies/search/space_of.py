@@ -1,0 +1,73 @@
+"""SPACE of a search as gates of the library."""
+
+from typing import get_args
+
+import cirq
+
+from common.data.formats import read_bytes
+from common.errors import SettingsError
+from qfleet.circuits.circuit_json import from_json
+from qfleet.errors import LibraryError
+from qfleet.problems import Hamiltonian
+from qfleet.search import Space, blocks, excitations, hartree_fock, layers, pauli_strings
+from qfleet.search.layers import Connectivity
+from qfleet.search.pools import Kind
+from studies.search.definition import SearchDefinition
+
+_FILE_MIB = 16
+
+
+def space_of(definition: SearchDefinition) -> Space:
+    """Return the gates that circuits are made of.
+
+    They begin with the Hartree-Fock state of a molecule. On a device, layers and blocks have its
+    pairs of qubits.
+
+    Raises:
+        SettingsError: SPACE does not fit the Hamiltonian, or its file can't be used.
+    """
+    problem, text = definition.problem, definition.space
+    kind, _, detail = text.partition(":")
+    start = hartree_fock(problem.electrons) if problem.electrons else ()
+    pairs: Connectivity = definition.calibration or "line"
+    try:
+        if text.endswith(".json"):
+            return _space_of_file(text, problem)
+        if kind == "layers":
+            return layers(problem.qubits, int(detail), connectivity=pairs, start=start)
+        if kind == "blocks":
+            return blocks(problem.qubits, connectivity=pairs, start=start)
+        if kind == "paulis":
+            return pauli_strings([one for one in problem.terms if one.strip("I")], start)
+        if not problem.electrons:
+            raise SettingsError(
+                f"SPACE={text} needs the number of electrons, which"
+                f" DATA={definition.settings.data.data} does not have: set SPACE={text}:N, blocks,"
+                " paulis or layers:3"
+            )
+        return excitations(problem.qubits, problem.electrons, _kind(detail))
+    except LibraryError as error:
+        raise SettingsError(f"SPACE={text}: {error}") from None
+
+
+def _kind(detail: str) -> Kind:
+    """Return the kind of excitations of the words after SPACE=excitations."""
+    for kind in get_args(Kind):
+        if kind in detail:
+            found: Kind = kind
+            return found
+    return "qubit"
+
+
+def _space_of_file(path: str, problem: Hamiltonian) -> Space:
+    """Return the space of the operations of a circuit as Cirq JSON, on all qubits."""
+    text = read_bytes(path, _FILE_MIB, "a circuit as Cirq JSON (.json)").decode(errors="replace")
+    try:
+        circuit = from_json(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"SPACE={path} is not a circuit as Cirq JSON: {error}; write one by cirq.to_json"
+        ) from None
+    start = hartree_fock(problem.electrons) if problem.electrons else ()
+    line = cirq.LineQubit.range(problem.qubits)
+    return Space.of_operations(circuit.all_operations(), start, line)

@@ -1,0 +1,202 @@
+"""The command `search`: its definition, its files and report, and what it refuses."""
+
+import json
+import sys
+from pathlib import Path
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+from common.errors import SettingsError, run_main
+from common.settings import Settings, circuit_file
+from qfleet.problems import named
+from qfleet.search.qasm import from_qasm
+from studies.search import __main__ as program
+from studies.search.definition import SearchBudget, SearchDefinition
+from studies.search.stages import _sizes
+from tests.support.devices import write_device
+
+LINE = cirq.LineQubit.range(4)
+ISING = ("NAME=s", "DATA=tfim:4:1.0")
+
+
+def define(*args: str) -> SearchDefinition:
+    return SearchDefinition.from_args([*ISING, *args])
+
+
+def energy(circuit: cirq.Circuit) -> float:
+    state = cirq.Simulator(dtype=np.complex128).simulate(circuit, qubit_order=LINE)
+    problem = next(named("tfim:4:1.0").members()).pauli_sum()
+    places = {one: at for at, one in enumerate(LINE)}
+    return float(problem.expectation_from_state_vector(state.final_state_vector, places).real)
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Run the command in a folder; return its exit code."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["search", *args])
+        return run_main(program.main)
+
+    return run
+
+
+def test_definition_has_seeds_budget_and_default_space() -> None:
+    one = define("SEEDS=0..2", "BUDGET=2min,500evaluations", "METHOD=growth")
+    assert (one.name, one.seeds, one.space) == ("s", (0, 1, 2), "blocks")
+    assert (one.budget.seconds, one.budget.evaluations) == (120, 500)
+    assert one.options.proposer == "growth"
+    assert one.settings.model.qubits == 4
+    assert SearchBudget.parse("0.5h").seconds == 1800
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (["NAME="], "NAME"),
+        (["NAME=A!"], "NAME=A!"),
+        (["SEEDS=0,0"], "SEED"),
+        (["SEEDS=x"], "SEED"),
+        (["TASK=state", "DATA=ghz"], "TASK=state"),
+        (["METHOD=grwoth"], "did you mean growth?"),
+        (["METHOD='"], "METHOD"),
+        (["SPACE=ring"], "SPACE=ring"),
+        (["SPACE=layers:0"], "SPACE=layers:0"),
+        (["BUDGET=soon"], "BUDGET=soon"),
+        (["BUDGET=0s"], "BUDGET=0s"),
+        (["BUDGET=1s,2min"], "BUDGET"),
+        (["NOISE=depolarizing:0.1"], "NOISE"),
+        (["STORAGE=gs://bucket/runs"], "STORAGE"),
+        (["WORKERS=2"], "WORKERS"),
+        (["TRIALS=2"], "TRIALS"),
+    ],
+)
+def test_definition_that_is_wrong_names_the_setting(args: list[str], word: str) -> None:
+    given = {one.partition("=")[0]: one for one in (*ISING, *args)}
+    with pytest.raises(SettingsError) as error:
+        SearchDefinition.from_args([*given.values()])
+    assert word in str(error.value)
+
+
+def test_search_writes_a_front_circuits_and_a_report(searched, capsys) -> None:
+    args = (*ISING, "METHOD=growth", "BUDGET=400evaluations", "SEEDS=0,1")
+    assert searched(*args) == 0
+    output = capsys.readouterr().out
+    assert "Pareto front" in output
+    assert "TASK=energy DATA=tfim:4:1.0 MODEL=runs/searches/s/circuits/0.model.json" in output
+    folder = Path("runs/searches/s")
+    front = json.loads((folder / "front.json").read_text())
+    assert [one["error"] for one in front] == sorted(one["error"] for one in front)
+    for one in front:
+        stem = folder / "circuits" / str(one["number"])
+        circuit = cirq.read_json(stem.with_suffix(".json"))
+        assert energy(circuit) == pytest.approx(one["energy"], abs=1e-6)
+        qasm = from_qasm(stem.with_suffix(".qasm").read_text(), LINE)
+        assert energy(qasm) == pytest.approx(one["energy"], abs=1e-6)
+        assert stem.with_suffix(".svg").read_text().startswith("<svg")
+    page = (folder / "report.html").read_text()
+    assert all(f'id="{name}"' in page for name in ("front", "history", "circuit-0"))
+    assert (folder / "front.svg").is_file()
+    before = {one.name: one.read_bytes() for one in folder.glob("*.jsonl")}
+    assert len(before) == 2
+    assert searched(*args) == 0
+    assert {one.name: one.read_bytes() for one in folder.glob("*.jsonl")} == before
+    assert searched(*args, "SPACE=layers:2") == 2
+    assert "SPACE=blocks" in capsys.readouterr().err
+
+
+def test_pruning_adds_stages_of_fewer_gates(searched) -> None:
+    assert searched(*ISING, "BUDGET=3000evaluations") == 0
+    names = {one.name for one in Path("runs/searches/s").glob("*.jsonl")}
+    assert {"seed-0.jsonl", "seed-0.pruned-1.jsonl"} <= names
+
+
+def test_pruned_sizes_end_with_all_gates() -> None:
+    assert [*_sizes(0)] == []
+    assert [*_sizes(1)] == [1]
+    assert [*_sizes(10)] == [1, 2, 3, 4, 6, 8, 10]
+
+
+def write_gates(*operations: cirq.Operation) -> None:
+    Path("gates.json").write_text(cirq.to_json(cirq.Circuit(operations)))
+
+
+def test_gates_of_a_file_are_searched(searched) -> None:
+    a = sympy.Symbol("a")
+    write_gates(*(cirq.ry(a)(one) for one in LINE), cirq.ZZ(LINE[0], LINE[1]) ** a)
+    assert searched(*ISING, "SPACE=gates.json", "METHOD=adapt", "BUDGET=200evaluations") == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "source", "text"),
+    [
+        (["BUDGET=5evaluations", "METHOD=growth"], "", "BUDGET=5evaluations is less than one"),
+        (["SPACE=none.json"], "", "none.json does not exist"),
+        (["SPACE=rubbish.json"], "", "SPACE=rubbish.json is not a circuit"),
+        (["SPACE=excitations"], "", "SPACE=excitations needs the number"),
+        (["DATA=tfim:4:0.5,1.0"], "", "has 2 Hamiltonians"),
+        (["METHOD={python} propose.py"], "print('rubbish')", "none of the 1 proposals"),
+        (["METHOD={python} propose.py"], "raise SystemExit(3)", "exit code 3"),
+    ],
+)
+def test_search_that_is_impossible_is_one_sentence(searched, capsys, args, source, text) -> None:
+    Path("rubbish.json").write_text("{}")
+    Path("propose.py").write_text(source)
+    given = {one.partition("=")[0]: one.format(python=sys.executable) for one in (*ISING, *args)}
+    assert searched(*given.values()) == 2
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("\n") == 1
+
+
+def test_gates_that_commute_with_the_hamiltonian_end_it(searched, capsys) -> None:
+    Path("diagonal.txt").write_text("1.0 [Z0 Z1] + 0.5 [Z0]")
+    write_gates(*(cirq.rz(sympy.Symbol("a"))(one) for one in LINE[:2]))
+    args = ("NAME=s", "DATA=diagonal.txt", "SPACE=gates.json")
+    assert searched(*args) == 2
+    error = capsys.readouterr().err
+    assert "commute with the Hamiltonian" in error
+    assert error.count("\n") == 1
+
+
+def test_model_takes_a_found_circuit(searched) -> None:
+    assert searched(*ISING, "METHOD=growth", "BUDGET=400evaluations") == 0
+    from common.data.problems import energies
+    from common.models.ansatz import ansatz_circuit
+
+    model = "runs/searches/s/circuits/0.model.json"
+    settings = Settings.from_args(["TASK=energy", "DATA=tfim:4:1.0", f"MODEL={model}"], "train")
+    assert settings.run_name == "s-0"
+    again = Settings.from_record(settings.identity())
+    assert again.model.model == settings.model.model
+    origin = circuit_file.origin_of(again.model.model)
+    names = ("search", "search_seed", "search_data", "search_method")
+    assert [origin[name] for name in names] == ["s", 0, "tfim:4:1.0", "growth"]
+    target = energies(settings.data, 4).encoding.target
+    circuit = ansatz_circuit(settings, target)
+    values = dict(zip(circuit.parameters, circuit.initial, strict=True))
+    found = energy(cirq.resolve_parameters(circuit.circuit, values))
+    assert found == pytest.approx(origin["search_energy"], abs=1e-6)
+
+
+def test_device_adds_the_predicted_fidelity(searched, capsys, tmp_path) -> None:
+    device = write_device(tmp_path)
+    args = ("METHOD=random", "SPACE=layers:1", "BUDGET=40evaluations", f"NOISE={device}")
+    assert searched(*ISING, *args) == 0
+    assert "fidelity" in capsys.readouterr().out
+    front = json.loads(Path("runs/searches/s/front.json").read_text())
+    assert all(0 < one["fidelity"] <= 1 for one in front)
+
+
+def test_electrons_of_a_file_are_those_of_the_space(searched) -> None:
+    Path("hopping.txt").write_text("0.5 [X0 X2] + 0.5 [Y0 Y2] + 1.0 [Z0] - 0.5 [Z1 Z3]")
+    args = ("NAME=s", "DATA=hopping.txt", "SPACE=excitations:fermionic:2", "METHOD=adapt")
+    one = SearchDefinition.from_args(args)
+    assert (one.problem.electrons, one.problem.qubits) == (2, 4)
+    assert searched(*args, "BUDGET=200evaluations") == 0
+    with pytest.raises(SettingsError, match="other electrons"):
+        _ = SearchDefinition.from_args(["NAME=s", "DATA=h2:0.74", "SPACE=excitations:3"]).problem
