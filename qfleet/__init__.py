@@ -28,7 +28,7 @@ Subpackages:
     tensorflow   simulators as TensorFlow functions, and layers of legacy Keras
     keras        layers of Keras 3, on TensorFlow, JAX and PyTorch
     torch        PyTorch: modules and differentiable functions
-    jax          JAX: differentiable functions without host callbacks
+    jax          JAX: differentiable functions, without host callbacks but for pulses
     pennylane    PennyLane: the device qfleet.qubit
     cirq         Cirq: a simulator with Cirq's interfaces and adjoint gradients
 """

@@ -1,4 +1,4 @@
-"""The engine as JAX functions: `jit`, `grad` and `vmap`, without host callbacks."""
+"""The engine as JAX functions: `jit`, `grad` and `vmap`, without host callbacks but for pulses."""
 
 from qfleet.jax.convolution import QuantumConvolution
 from qfleet.jax.expectation import expectation
