@@ -125,7 +125,8 @@ class _Lowering:
     def _lower(
         self, operation: cirq.Operation, moment: int, condition: RecordCondition
     ) -> Iterable[Item]:
-        if len(operation.qubits) > MAX_CHANNEL_QUBITS and not cirq.has_unitary(operation):
+        is_wide = len(operation.qubits) > MAX_CHANNEL_QUBITS and not cirq.has_unitary(operation)
+        if is_wide and cirq.kraus(operation, None) is not None:
             raise NoForm(f"{self._where} is noise on more than {MAX_CHANNEL_QUBITS} qubits")
         found = lowering.lower_operation(operation, moment, self._first)
         return found if condition == ALWAYS else [_conditional(item, condition) for item in found]

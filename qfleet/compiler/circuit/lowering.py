@@ -147,7 +147,11 @@ def _lower(operation: cirq.Operation, location: Location) -> Iterator[Factor | N
         else:
             yield from _lower(operation, location)
     elif not cirq.has_unitary(operation):
-        yield _channel(operation, location)
+        parts = None if cirq.kraus(operation, None) is not None else decompose(operation)
+        if parts is None:
+            yield _channel(operation, location)
+        for part in parts or ():
+            yield from _lower(part, location)
     else:
         yield from _lower_fixed(operation, location)
 

@@ -179,6 +179,22 @@ def test_points_of_a_sweep_have_their_values() -> None:
         simulator.run(circuit)
 
 
+class Decays(cirq.Gate):
+    """A channel by its parts, on any number of qubits."""
+
+    def _num_qubits_(self) -> int:
+        return 3
+
+    def _decompose_(self, qubits: tuple[cirq.Qid, ...]) -> list[cirq.Operation]:
+        return [cirq.CNOT(qubits[0], qubits[2]), *cirq.amplitude_damp(1).on_each(*qubits[:2])]
+
+
+def test_channel_without_operators_is_decomposed() -> None:
+    circuit = cirq.Circuit(cirq.X(A), Decays()(A, B, C), cirq.measure(A, B, C, key="m"))
+    found = qfleet.cirq.Simulator().run(circuit, repetitions=20).measurements["m"]
+    np.testing.assert_array_equal(found, [[0, 0, 1]] * 20)
+
+
 def test_loops_of_a_circuit_are_unrolled() -> None:
     body = cirq.FrozenCircuit(cirq.H(A), cirq.measure(A, key="a"))
     circuit = cirq.Circuit(cirq.CircuitOperation(body, repetitions=3, use_repetition_ids=False))
