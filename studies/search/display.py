@@ -32,7 +32,7 @@ class SearchDisplay:
         """Show a seed after a generation."""
         budget = search.definition.budget
         results = search.results
-        best = min(results, key=lambda one: one.error)
+        best = search.best
         text = (
             f"seed {search.seed}: {plural(len(results), 'circuit')}, error {best.error:.1e} with"
             f" {plural(best.two_qubit_gates, 'CNOT')}"
@@ -52,7 +52,7 @@ class SearchDisplay:
     def end(self, search: SeedSearch) -> None:
         """Print what a seed has found."""
         results = search.results
-        best = min(results, key=lambda one: (one.error, one.two_qubit_gates))
+        best = search.best
         text = (
             f"Seed {search.seed}: {plural(len(results), 'circuit')} in {search.seconds:,.0f} s and"
             f" {search.evaluations:,} evaluations; lowest error {best.error:.2e} with"

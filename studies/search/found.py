@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cirq
@@ -14,12 +15,10 @@ from common.settings import Settings, circuit_file
 from qfleet.circuits.circuit_json import to_json
 from qfleet.search import Result, SearchResult, pareto_front
 from qfleet.search.methods import objective
+from qfleet.search.simplify import simplified
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
-from studies.search.stages import SeedSearch
-
-ROUNDING = 1e-10
-"""Errors that are smaller are rounding, in the unit of the Hamiltonian."""
+from studies.search.stages import SeedSearch, rounded
 
 Results = Sequence[SeedSearch]
 """The searches of all seeds, which have ended."""
@@ -43,13 +42,14 @@ class FoundCircuit:
 
     @property
     def circuit(self) -> cirq.Circuit:
-        """The circuit with its angles."""
-        return self.stage.circuit(self.result)
+        """The circuit with its angles, without gates that cancel."""
+        circuit, angles = self.free
+        return cirq.resolve_parameters(circuit, angles)
 
-    @property
+    @cached_property
     def free(self) -> tuple[cirq.Circuit, dict[str, float]]:
         """The circuit with a symbol for each angle, and their values."""
-        return self.stage.free_circuit(self.result)
+        return simplified(*self.stage.free_circuit(self.result))
 
     def model(self, definition: SearchDefinition) -> str:
         """Return the content of a file for MODEL."""
@@ -91,7 +91,7 @@ class FoundCircuit:
             "two_qubit_gates": one.two_qubit_gates,
             "depth": one.depth,
             "fidelity": one.fidelity,
-            "angles": len(one.candidate.angles),
+            "angles": len(self.free[1]),
         }
 
 
@@ -116,10 +116,7 @@ def front(definition: SearchDefinition, searches: Results) -> list[FoundCircuit]
 
 
 def _shown(result: Result, name: str) -> float:
-    value = objective(result, name)
-    if name != "error":
-        return value
-    return 0.0 if abs(value) < ROUNDING else float(f"{value:.2e}")
+    return rounded(result.error) if name == "error" else objective(result, name)
 
 
 def training_command(

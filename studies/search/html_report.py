@@ -100,7 +100,7 @@ def _front(
         result = one.result
         rows.append(
             [str(one.number), f"{result.error:.2e}", f"{result.energy:.6f}",
-             str(result.two_qubit_gates), str(result.depth), str(len(result.candidate.angles)),
+             str(result.two_qubit_gates), str(result.depth), str(len(one.free[1])),
              str(one.seed)]
         )  # fmt: skip
         if result.fidelity is not None:

@@ -63,7 +63,7 @@ def print_results(
     for one in found[:MAX_ROWS]:
         result = one.result
         row = [str(one.number), f"{result.error:.2e}", result.two_qubit_gates, result.depth]
-        row += [len(result.candidate.angles)]
+        row += [len(one.free[1])]
         row += [f"{result.fidelity:.3f}"] if definition.calibration else []
         table.add_row(*map(str, [*row, one.seed]))
     console.print(table)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from common import storage
 from common.errors import SettingsError
 from qfleet.search import (
     Adapt,
@@ -30,6 +31,9 @@ GROWN = 0.5
 
 SAME_ERROR = 1e-6
 """Errors that differ by less, in the unit of the Hamiltonian, need no larger circuit."""
+
+ROUNDING = 1e-10
+"""Errors that are smaller are rounding, in the unit of the Hamiltonian."""
 
 _MIN_SECONDS = 1e-3
 _METHODS: dict[str, type[SearchMethod]] = {
@@ -120,10 +124,11 @@ class SeedSearch:
         if self.definition.options.proposer != "pruning" or space.ordered:
             return
         for count in _sizes(len(found.history)):
-            if self._is_used_up():
+            name = f"pruned-{count}"
+            if self._is_used_up() and not storage.is_file(self.folder.history(self.seed, name)):
                 return
             smaller, start = found.super_circuit(found.history[count - 1])
-            pruned = self._search(_pruning(f"pruned-{count}", smaller, start))
+            pruned = self._search(_pruning(name, smaller, start))
             if pruned.best.error <= found.best.error + SAME_ERROR:
                 return
 
@@ -132,6 +137,11 @@ class SeedSearch:
         """All results so far."""
         done = [one for stage in self.stages.values() for one in stage.history]
         return [*done, *self.running]
+
+    @property
+    def best(self) -> Result:
+        """The result with the lowest error; of equal ones, one with the fewest CNOTs."""
+        return min(self.results, key=lambda one: (rounded(one.error), one.two_qubit_gates))
 
     @property
     def evaluations(self) -> int:
@@ -191,6 +201,11 @@ class SeedSearch:
                 " that changes the energy of the first state: set METHOD=evolution or another SPACE"
             )
         return found
+
+
+def rounded(error: float) -> float:
+    """Return an error in three digits; smaller ones than ROUNDING are 0."""
+    return 0.0 if abs(error) < ROUNDING else float(f"{error:.2e}")
 
 
 def _sizes(most: int) -> Iterator[int]:

@@ -109,10 +109,18 @@ def test_search_writes_a_front_circuits_and_a_report(searched, capsys) -> None:
     assert "SPACE=blocks" in capsys.readouterr().err
 
 
-def test_pruning_adds_stages_of_fewer_gates(searched) -> None:
-    assert searched(*ISING, "BUDGET=3000evaluations") == 0
-    names = {one.name for one in Path("runs/searches/s").glob("*.jsonl")}
-    assert {"seed-0.jsonl", "seed-0.pruned-1.jsonl"} <= names
+@pytest.mark.parametrize("budget", ["500evaluations", "1s"])
+def test_pruning_adds_stages_that_a_new_start_reads(searched, budget: str) -> None:
+    def content() -> list[tuple[str, bytes]]:
+        files = [*folder.glob("*.jsonl"), folder / "front.json"]
+        return [(one.name, one.read_bytes()) for one in sorted(files)]
+
+    folder = Path("runs/searches/s")
+    assert searched(*ISING, f"BUDGET={budget}") == 0
+    before = content()
+    assert {"seed-0.jsonl", "seed-0.pruned-1.jsonl"} <= {name for name, _ in before}
+    assert searched(*ISING, f"BUDGET={budget}") == 0
+    assert content() == before
 
 
 def test_pruned_sizes_end_with_all_gates() -> None:

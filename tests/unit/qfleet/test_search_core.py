@@ -26,6 +26,7 @@ from qfleet.search import (
 from qfleet.search.layers import pairs_of
 from qfleet.search.optimizers import adam, lbfgs
 from qfleet.search.pareto import crowding, ranks
+from qfleet.search.simplify import simplified
 from qfleet.search.space import without_known_controls
 from qfleet.search.super_circuit import places, supersequence
 
@@ -323,3 +324,47 @@ def test_blocks_have_one_cnot_and_two_angles() -> None:
     assert [len(gate.angles) for gate in whole.gates] == [2] * 4
     assert all(gate.switched for gate in whole.gates)
     assert named("tfim:3:1").qubits == len(whole.qubits)
+
+
+SYMBOLS = sympy.symbols("a b c")
+VALUES = {"a": 0.3, "b": -0.7, "c": 1.1}
+
+
+@pytest.mark.parametrize(
+    ("operations", "count", "symbols"),
+    [
+        ([cirq.ry(SYMBOLS[0])(LINE[0]), cirq.ry(SYMBOLS[1])(LINE[0])], 1, {"a": -0.4}),
+        ([cirq.ry(SYMBOLS[0] / 2)(LINE[0])], 1, {"a": 0.15}),
+        ([cirq.ry(SYMBOLS[0])(LINE[0]), cirq.ry(-SYMBOLS[0])(LINE[0])], 0, {}),
+        ([cirq.ry(SYMBOLS[0])(LINE[0]), cirq.rx(SYMBOLS[1])(LINE[0])], 2, {"a": 0.3, "b": -0.7}),
+        ([cirq.ry(SYMBOLS[0])(LINE[0]), cirq.ry(SYMBOLS[0])(LINE[1])], 2, {"a": 0.3}),
+        ([cirq.CNOT(*LINE[:2]), cirq.CNOT(*LINE[:2])], 0, {}),
+        ([cirq.CNOT(*LINE[:2]), cirq.CNOT(LINE[1], LINE[0])], 2, {}),
+        ([cirq.CZ(*LINE[:2]), cirq.CZ(LINE[1], LINE[0])], 0, {}),
+        ([cirq.CNOT(*LINE[:2]), cirq.X(LINE[2]), cirq.CNOT(*LINE[:2])], 1, {}),
+        ([cirq.CNOT(*LINE[:2]), cirq.X(LINE[0]), cirq.CNOT(*LINE[:2])], 3, {}),
+        ([cirq.X(LINE[0]), cirq.CNOT(*LINE[:2]), cirq.CNOT(*LINE[:2]), cirq.X(LINE[0])], 0, {}),
+        ([cirq.S(LINE[0]), cirq.S(LINE[0])], 2, {}),
+    ],
+)
+def test_simplified_circuit_is_equal_with_fewer_gates(operations, count, symbols) -> None:
+    circuit = cirq.Circuit(operations)
+    found, values = simplified(circuit, VALUES)
+    assert sum(one.gate != cirq.I for one in found.all_operations()) == count
+    assert values == pytest.approx(symbols)
+    before = cirq.resolve_parameters(circuit, VALUES).unitary(qubit_order=LINE)
+    after = cirq.resolve_parameters(found, values).unitary(qubit_order=LINE)
+    cirq.testing.assert_allclose_up_to_global_phase(after, before, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["qubit", "fermionic", "pair", "fan"])
+def test_simplified_excitations_are_equal(kind: str) -> None:
+    space = excitations(4, 2, kind)  # type: ignore[arg-type]
+    gates = [*range(len(space.gates))] * 2
+    names = [f"angle_{at}" for at in range(space.angle_count(gates))]
+    values = {name: 0.1 * at - 0.3 for at, name in enumerate(names)}
+    circuit = space.circuit(gates, sympy.symbols(names))
+    found, left = simplified(circuit, values)
+    before = cirq.resolve_parameters(circuit, values).unitary(qubit_order=cirq.LineQubit.range(4))
+    after = cirq.resolve_parameters(found, left).unitary(qubit_order=cirq.LineQubit.range(4))
+    cirq.testing.assert_allclose_up_to_global_phase(after, before, atol=1e-9)
