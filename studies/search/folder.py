@@ -40,7 +40,7 @@ class SearchFolder:
         self.circuits = self.path / "circuits"
 
     def open(self, definition: SearchDefinition) -> None:
-        """Write search.json, unless it exists.
+        """Write search.json, unless there is a history already.
 
         Args:
             definition: The search of this start.
@@ -51,11 +51,13 @@ class SearchFolder:
         content = {"search": self.name, **definition.to_json(), "created": now()}
         content["lineage"] = {"code": code_version()}
         data = (json.dumps(content, indent=1) + "\n").encode()
-        if not storage.create_exclusive(self.path / "search.json", data):
+        if self._has_history():
             self.require_same(definition)
+        else:
+            storage.write_atomic(self.path / "search.json", data)
 
     def require_same(self, definition: SearchDefinition) -> None:
-        """Check that search.json has the same definition, if it exists.
+        """Check that search.json has the same definition, if there is a history.
 
         Args:
             definition: The search of this start.
@@ -63,7 +65,7 @@ class SearchFolder:
         Raises:
             RunError: The folder holds another search, or search.json is damaged.
         """
-        if not storage.is_file(self.path / "search.json"):
+        if not self._has_history():
             return
         found, wanted = self.read(), definition.to_json()
         changed = [name for name in wanted if found.get(name) != wanted[name]]
@@ -115,6 +117,10 @@ class SearchFolder:
     def write_seconds(self, seed: int, seconds: dict[str, float]) -> None:
         """Write the seconds that a seed used, by stage."""
         storage.write_json(self._clock(seed), seconds)
+
+    def _has_history(self) -> bool:
+        """Return True if a circuit was trained; a search that was refused has none."""
+        return any(path.name.endswith(".jsonl") for path in storage.children(self.path))
 
     def _clock(self, seed: int) -> StoragePath:
         return self.path / f"seed-{seed}.json"

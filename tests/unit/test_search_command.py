@@ -161,6 +161,13 @@ def test_search_that_is_impossible_is_one_sentence(searched, capsys, args, sourc
     assert error.count("\n") == 1
 
 
+def test_search_that_found_no_gate_starts_again_by_its_advice(searched, capsys) -> None:
+    args = ("NAME=s", "DATA=heisenberg:4")
+    assert searched(*args) == 2
+    assert "set METHOD=evolution" in capsys.readouterr().err
+    assert searched(*args, "METHOD=evolution", "BUDGET=40evaluations") == 0
+
+
 def test_gates_that_commute_with_the_hamiltonian_end_it(searched, capsys) -> None:
     Path("diagonal.txt").write_text("1.0 [Z0 Z1] + 0.5 [Z0]")
     write_gates(*(cirq.rz(sympy.Symbol("a"))(one) for one in LINE[:2]))
