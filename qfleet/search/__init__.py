@@ -14,12 +14,15 @@ Adapt, Growth, GatePruning, Evolution, Random, External, SearchMethod
 Candidate, Result, Task          what a method returns, and its results
 SuperCircuit                     many candidates as one batch of one program
 pareto_front, circuit_cost       the front of points, and the price of a circuit
+representational_capacity, clifford_noise_resilience
+                                 filters of circuits for data, before any training
 """
 
 from qfleet.search.ansatz_search import search
 from qfleet.search.cost import Cost, circuit_cost
 from qfleet.search.evolution import Evolution
 from qfleet.search.external import External
+from qfleet.search.filters import clifford_noise_resilience, representational_capacity
 from qfleet.search.growth import Adapt, GatePruning, Growth
 from qfleet.search.layers import blocks, layers
 from qfleet.search.methods import Random, SearchMethod, Task
@@ -48,11 +51,13 @@ __all__ = [
     "Task",
     "blocks",
     "circuit_cost",
+    "clifford_noise_resilience",
     "excitations",
     "hartree_fock",
     "layers",
     "pareto_front",
     "pauli_strings",
+    "representational_capacity",
     "search",
     "super_circuit_of",
 ]

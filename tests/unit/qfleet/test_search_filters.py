@@ -1,0 +1,98 @@
+"""Filters of circuits for data: representational capacity, and noise resilience of Cliffords."""
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+from qfleet.devices import add_device_noise, map_to_device
+from qfleet.errors import ArgumentError
+from qfleet.search import clifford_noise_resilience, representational_capacity
+from tests.support.devices import made_up_device
+
+A, B = cirq.LineQubit.range(2)
+X, T, U = sympy.symbols("x t u")
+ROWS, LABELS = np.array([[0.0], [0.1], [np.pi], [np.pi - 0.1]]), [0, 0, 1, 1]
+
+
+def test_capacity_is_high_where_equal_labels_have_equal_states() -> None:
+    apart = cirq.Circuit(cirq.rx(X)(A), cirq.rz(T)(A), cirq.I(B))
+    blind = cirq.Circuit(cirq.rz(X)(A), cirq.rx(T)(A), cirq.I(B))
+    good = representational_capacity(apart, ["x"], ROWS, LABELS, [A])
+    assert good > 0.99
+    assert representational_capacity(blind, ["x"], ROWS, LABELS, [A]) == pytest.approx(0.5)
+    assert representational_capacity(apart, ["x"], ROWS, LABELS, [B]) == pytest.approx(0.5)
+
+
+def test_capacity_is_that_of_density_matrices() -> None:
+    circuit = cirq.Circuit(cirq.rx(X)(A), cirq.ry(T)(A), cirq.CNOT(A, B), cirq.rx(U)(B))
+    found = representational_capacity(circuit, ["x"], ROWS, LABELS, [B], draws=3, seed=4)
+    angles = np.random.default_rng(4).uniform(-np.pi, np.pi, (3, 2))
+    similarity = np.zeros((4, 4))
+    for t, u in angles:
+        states = []
+        for (x,) in ROWS:
+            fixed = cirq.resolve_parameters(circuit, {"x": x, "t": t, "u": u})
+            state = cirq.Simulator(dtype=np.complex128).simulate(fixed).final_state_vector
+            rho = cirq.partial_trace_of_state_vector_as_mixture
+            parts = rho(state, [1])
+            states.append(sum(p * np.outer(v, v.conj()) for p, v in parts))
+        norms = [np.sqrt(np.trace(one @ one).real) for one in states]
+        similarity += [[np.trace(a @ b).real / (m * n) for b, n in zip(states, norms, strict=True)]
+                       for a, m in zip(states, norms, strict=True)]  # fmt: skip
+    wanted = np.equal.outer(LABELS, LABELS)
+    assert found == pytest.approx(1 - np.mean((similarity / 3 - wanted) ** 2), abs=1e-9)
+
+
+def test_resilience_is_that_of_a_simulation_by_cirq() -> None:
+    circuit = cirq.Circuit(cirq.rx(T)(A), cirq.CNOT(A, B), cirq.ry(U)(B))
+    device = made_up_device()
+    found = clifford_noise_resilience(circuit, device, [A, B], replicas=3, seed=1)
+    turns = np.random.default_rng(1).integers(4, size=(3, 2)) * (np.pi / 2)
+    words = [
+        cirq.PauliSum.wrap(cirq.Z(A)),
+        cirq.PauliSum.wrap(cirq.Z(B)),
+        cirq.PauliSum.wrap(cirq.Z(A) * cirq.Z(B)),
+    ]
+    mapped = map_to_device(circuit, device, words)
+    noisy = add_device_noise(mapped.circuit, device, mapped.observables)
+    places = {one: at for at, one in enumerate(sorted(noisy.all_qubits()))}
+    distances = []
+    for t, u in turns:
+        fixed = cirq.resolve_parameters(circuit, {"t": t, "u": u})
+        ideal = np.abs(cirq.Simulator().simulate(fixed).final_state_vector) ** 2
+        rho = cirq.DensityMatrixSimulator(dtype=np.complex128).simulate(
+            cirq.resolve_parameters(noisy, {"t": t, "u": u})
+        )
+        values = [word.expectation_from_density_matrix(rho.final_density_matrix, places).real
+                  for word in mapped.observables]  # fmt: skip
+        signs = [[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]
+        read = [(1 + np.dot(sign, values)) / 4 for sign in signs]
+        distances.append(np.abs(np.array(read) - ideal).sum() / 2)
+    assert found == pytest.approx(1 - np.mean(distances), abs=1e-5)
+    assert 0.7 < found < 1
+
+
+def test_resilience_falls_with_the_depth() -> None:
+    short = cirq.Circuit(cirq.rx(T)(A), cirq.CNOT(A, B))
+    long = cirq.Circuit(short, [[cirq.rx(U)(B), cirq.CNOT(A, B)] for _ in range(8)])
+    device = made_up_device()
+    values = [clifford_noise_resilience(one, device, [A, B]) for one in (short, long)]
+    assert values[0] > values[1] + 0.02
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "read", "word"),
+    [
+        (ROWS, [0, 0, 1], [A], "shape"),
+        (ROWS[:, 0], LABELS, [A], "shape"),
+        (ROWS, [1, 1, 1, 1], [A], "one value"),
+        (ROWS, LABELS, [], "read"),
+        (ROWS, LABELS, [A, A], "read"),
+        (ROWS, LABELS, cirq.LineQubit.range(5), "read"),
+    ],
+)
+def test_capacity_of_wrong_arguments_is_refused(rows, labels, read, word) -> None:
+    circuit = cirq.Circuit(cirq.rx(X)(A), cirq.rz(T)(A), cirq.I(B))
+    with pytest.raises(ArgumentError, match=word):
+        representational_capacity(circuit, ["x"], rows, labels, read)
