@@ -87,9 +87,9 @@ std::vector<int32_t> TakeIdle(const NoisyItem& item, const Records& records,
       number |= int64_t{records.At(trajectory, item.condition[bit]) & 1} << bit;
     return item.acts[number] != 0;
   };
-  const auto middle = std::stable_partition(all->begin(), all->end(), acts);
-  std::vector<int32_t> idle(middle, all->end());
-  all->erase(middle, all->end());
+  std::vector<int32_t> acting, idle;
+  for (int32_t trajectory : *all) (acts(trajectory) ? acting : idle).push_back(trajectory);
+  all->swap(acting);
   return idle;
 }
 
