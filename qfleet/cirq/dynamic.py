@@ -19,7 +19,7 @@ from qfleet.compiler.circuit.channel import (
     measurement_of,
 )
 from qfleet.compiler.circuit.location import describe_location
-from qfleet.compiler.noisy.trajectory_program import TrajectoryProgram
+from qfleet.compiler.noisy.trajectory_program import compile_measurements
 from qfleet.engine.measured_program import MeasuredProgram
 
 MAX_CONDITION_RECORDS = 12
@@ -63,7 +63,7 @@ class DynamicCircuit:
     ) -> None:
         lowered = _Lowering(circuit, qubits)
         self._qubits, self._measurements = qubits, lowered.measurements
-        program = TrajectoryProgram.of_measurements(lowered.items, qubits)
+        program = compile_measurements(lowered.items, qubits)
         self._program = MeasuredProgram(program, dtype)
 
     def run(self, repetitions: int, random: np.random.RandomState) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
-from qfleet.compiler.noisy.trajectory_program import TrajectoryProgram
+from qfleet.compiler.any_program import AnyProgram
 from qfleet.engine.program_handle import ProgramHandle, make_batch
 
 
@@ -11,7 +11,7 @@ class MeasuredProgram:
     """Runs of a circuit: trajectories that share their states until they differ.
 
     Args:
-        program: Result of `TrajectoryProgram.of_measurements`.
+        program: Result of `compile_measurements`.
         dtype: Of the states, complex64 or complex128.
 
     Raises:
@@ -19,7 +19,7 @@ class MeasuredProgram:
         LibraryError: The core library is not available.
     """
 
-    def __init__(self, program: TrajectoryProgram, dtype: DTypeLike) -> None:
+    def __init__(self, program: AnyProgram, dtype: DTypeLike) -> None:
         written = program.serialized(np.dtype(dtype).name)
         self._core = ProgramHandle(written.serialized, np.dtype(dtype).itemsize // 2)
         self._order = np.array(written.bit_order, np.int64)

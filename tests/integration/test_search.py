@@ -11,6 +11,8 @@ from tests.support.training_processes import TrainingProcess, training_processes
 
 ARGS = ("NAME=s", "DATA=tfim:4:1.0", "METHOD=evolution", "BUDGET=4000evaluations", "SEEDS=0,1")
 
+pytestmark = pytest.mark.exhaustive
+
 processes = pytest.fixture(training_processes)
 
 

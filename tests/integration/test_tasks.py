@@ -58,7 +58,7 @@ def predictions(storage: Path) -> list[dict[str, str]]:
     [
         "classes",
         "number",
-        pytest.param("energy", marks=pytest.mark.default),
+        pytest.param("energy", marks=pytest.mark.exhaustive),
         "shared",
         "state",
     ],

@@ -104,13 +104,17 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
             terms,
             source.sampling,
             names,
-            cls._blocks(placed),
+            cls.blocks_of(placed),
             source.takes_states,
         )
 
     @classmethod
-    def _blocks(cls, placed: Sequence[Item]) -> tuple[NoisyBlock[Channel], ...]:
-        """Join items on positions to blocks."""
+    def blocks_of(cls, placed: Sequence[Item]) -> tuple[NoisyBlock[Channel], ...]:
+        """Join items to blocks.
+
+        Args:
+            placed: On positions instead of qubits, first applied first.
+        """
         return tuple(
             NoisyBlock(block, cls._channels(merge_factors(items, block), block))
             for block, items in _join(placed)

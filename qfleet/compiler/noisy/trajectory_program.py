@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
@@ -43,30 +43,6 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
     advice = "measure fewer qubits, or use fewer layers"
     memory_advice = "use fewer qubits, fewer threads or a machine with more memory"
     memory_unit = "thread"
-
-    @classmethod
-    def of_measurements(cls, items: Sequence[Item], qubits: Sequence[cirq.Qid]) -> Self:
-        """Compile a circuit that is run for its measurements.
-
-        Args:
-            items: Fixed factors and channels, with the measurements before the end.
-            qubits: All qubits, in order; they are measured at the end.
-
-        Raises:
-            CircuitError: There are too many qubits.
-        """
-        if len(qubits) > cls.max_qubits:
-            raise CircuitError(
-                f"{cls.kind} have at most {cls.max_qubits} qubits, not {len(qubits)}: {cls.advice}"
-            )
-        position = {qubit: at for at, qubit in enumerate(qubits)}
-        placed = [item.on(tuple(position[q] for q in item.qubits)) for item in items if item.qubits]
-        terms = collect([], position)
-        return cls(
-            *((), (), tuple(qubits), (len(items), len(placed)), terms, EXACT, ()),
-            cls._blocks(placed),
-            is_measured=True,
-        )
 
     @staticmethod
     def _channels(
@@ -128,6 +104,31 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
         """Return the bytes of a state, and the trajectories that share states."""
         size = 2 * real_bytes << len(self.qubits)
         return size, min(self.trajectories, TREE_TRAJECTORIES, max(1, _MAX_TREE_BYTES // size))
+
+
+def compile_measurements(items: Sequence[Item], qubits: Sequence[cirq.Qid]) -> TrajectoryProgram:
+    """Compile a circuit that is run for its measurements.
+
+    Args:
+        items: Fixed factors and channels, with the measurements before the end.
+        qubits: All qubits, in order; they are measured at the end.
+
+    Raises:
+        CircuitError: There are too many qubits.
+    """
+    kind = TrajectoryProgram
+    if len(qubits) > kind.max_qubits:
+        raise CircuitError(
+            f"{kind.kind} have at most {kind.max_qubits} qubits, not {len(qubits)}: {kind.advice}"
+        )
+    position = {qubit: at for at, qubit in enumerate(qubits)}
+    placed = [item.on(tuple(position[q] for q in item.qubits)) for item in items if item.qubits]
+    counts = len(items), len(placed)
+    return kind(
+        *((), (), tuple(qubits), counts, collect([], position), EXACT, ()),
+        kind.blocks_of(placed),
+        is_measured=True,
+    )
 
 
 class _TrajectoryWriter(NoisyWriter[NoiseChannel]):

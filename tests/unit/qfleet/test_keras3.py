@@ -4,8 +4,9 @@ import pytest
 
 from tests.support.keras3_run import require_success, run
 
+pytestmark = pytest.mark.exhaustive
 
-@pytest.mark.exhaustive
+
 def test_layers_of_keras_3_pass_their_tests() -> None:
     require_success("tensorflow")
 

@@ -61,6 +61,7 @@ def test_example_agrees_with_cirq(arguments: tuple[str, ...], compared: int) -> 
     assert run.stdout.count("difference ") == compared
 
 
+@pytest.mark.exhaustive
 def test_pulse_example_finds_its_gates() -> None:
     run = subprocess.run(
         [sys.executable, "examples/pulse_gates.py"],
