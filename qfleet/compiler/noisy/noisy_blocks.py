@@ -230,6 +230,7 @@ def _cone(
 def _join(items: Sequence[Item]) -> list[tuple[tuple[int, ...], list[Item]]]:
     """Join items to blocks: a pair of qubits has all items until one of them meets another.
 
+    A measurement begins a block of its qubit, whose state is read at less cost than that of a pair.
     An item that depends on a record is in the block of the measurement or in a later one.
     """
     blocks: list[tuple[tuple[int, ...], list[Item]]] = []
@@ -245,7 +246,7 @@ def _join(items: Sequence[Item]) -> list[tuple[tuple[int, ...], list[Item]]]:
         is_together = len({newest.get(qubit) for qubit in item.qubits}) == 1
         if not second and first not in newest and record < 0 and not needed:
             waiting.setdefault(first, []).append(item)
-        elif is_together and newest.get(first, -1) >= earliest:
+        elif is_together and newest.get(first, -1) >= earliest and record < 0:
             blocks[newest[first]][1].append(item)
         else:
             before = [one for qubit in item.qubits for one in waiting.pop(qubit, [])]

@@ -108,10 +108,8 @@ void SampleBatch(StateVectorEngine<T>* engine, const Program& program, Batch bat
     if (initial_states) batch.initial_states = initial_states + first * reals;
     engine->State(batch, order, states.data());
     for (int64_t b = 0; b < batch.size; ++b)
-      SampleState(
-          states.data() + b * reals, amplitudes,
-          [&](int64_t shot) { return UniformReal(seed, shot, first + b); }, shots, batch.parallel,
-          samples + (first + b) * shots);
+      SampleState(states.data() + b * reals, amplitudes, seed, first + b, shots, batch.parallel,
+                  samples + (first + b) * shots);
   }
 }
 

@@ -10,7 +10,6 @@
 
 #include "noisy/trajectory_engine.h"
 #include "state/amplitude_order.h"
-#include "state/sampling.h"
 
 namespace qfleet {
 
@@ -102,18 +101,35 @@ class TrajectoryEngine<T>::States {
     }
   }
 
-  // Draws basis states, numbered by the caller's order, with a random number for each.
-  void Sample(const T* psi, const BitPermutation& permutation, const UniformOfShot& uniform,
+  // Draws basis states, numbered by the caller's order. `uniform` returns a number in [0, 1) for
+  // the number of a sample.
+  template <class Uniform>
+  void Sample(const T* psi, const BitPermutation& permutation, const Uniform& uniform,
               std::vector<int64_t>* samples) {
-    amplitudes_.resize(ExampleReals());
-    const int32_t lanes = engine_.kernels_.lanes;
-    ForEachAmplitude(layout_, lanes, 0, 1, permutation, RunSerially,
-                     [&](int64_t real, int64_t amplitude) {
-                       amplitudes_[2 * amplitude] = psi[real];
-                       amplitudes_[2 * amplitude + 1] = psi[real + lanes];
-                     });
-    SampleState(amplitudes_.data(), ExampleReals() / 2, uniform,
-                static_cast<int64_t>(samples->size()), RunSerially, samples->data());
+    const int32_t lanes = engine_.kernels_.lanes, step = layout_.samples;
+    const auto probability = [&](int64_t group, int32_t lane) {
+      const T* real = psi + 2 * lanes * group + lane;
+      return static_cast<double>(real[0] * real[0] + real[lanes] * real[lanes]);
+    };
+    sums_.resize(layout_.groups);  // of all probabilities up to the end of each group
+    double sum = 0;
+    for (int64_t group = 0; group < layout_.groups; ++group) {
+      for (int32_t lane = 0; lane < lanes; lane += step) sum += probability(group, lane);
+      sums_[group] = sum;
+    }
+    const int64_t last = std::lower_bound(sums_.begin(), sums_.end(), sum) - sums_.begin();
+    for (size_t i = 0; i < samples->size(); ++i) {
+      const double target = sum * uniform(i);
+      const int64_t found = std::upper_bound(sums_.begin(), sums_.end(), target) - sums_.begin();
+      const int64_t group = std::min(found, last);
+      double before = group ? sums_[group - 1] : 0;
+      int32_t drawn = 0;
+      for (int32_t lane = 0; lane < lanes && before <= target; lane += step) {
+        if (probability(group, lane) > 0) drawn = lane;
+        before += probability(group, lane);
+      }
+      (*samples)[i] = permutation((group * lanes + drawn) / step);
+    }
   }
 
   // lambda = factor times the weighted sum of the strings, times psi.
@@ -163,7 +179,7 @@ class TrajectoryEngine<T>::States {
   const TrajectoryEngine& engine_;
   const TileLayout& layout_;
   AlignedArray<T> packed_, packed_inverse_;
-  std::vector<T> amplitudes_;  // of a sampled state
+  std::vector<double> sums_;  // of the probabilities of a sampled state
   std::vector<State> pool_;
 };
 

@@ -157,7 +157,7 @@ class TrajectoryEngine<T>::Tree {
       });
     if (!samples) return;
     std::vector<int64_t> drawn(trajectories.size());
-    const auto uniform = [&](int64_t shot) { return Uniform(trajectories[shot], b, 0); };
+    const auto uniform = [&](size_t i) { return Uniform(trajectories[i], b, 0); };
     states_.Sample(psi, permutation, uniform, &drawn);
     for (size_t i = 0; i < drawn.size(); ++i) samples[trajectories[i]] = drawn[i];
   }

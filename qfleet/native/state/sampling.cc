@@ -54,7 +54,7 @@ double UniformReal(uint64_t seed, uint64_t counter_low, uint64_t counter_high) {
 }
 
 template <class T>
-void SampleState(const T* state, int64_t amplitudes, const UniformOfShot& uniform, int64_t shots,
+void SampleState(const T* state, int64_t amplitudes, uint64_t seed, int64_t example, int64_t shots,
                  const Parallel& parallel, int64_t* samples) {
   const int64_t segments = (amplitudes + kSegmentAmplitudes - 1) / kSegmentAmplitudes;
   std::vector<double> sums(segments);  // of all probabilities up to the end of each segment
@@ -75,7 +75,7 @@ void SampleState(const T* state, int64_t amplitudes, const UniformOfShot& unifor
   parallel(parts, kShotsPerPart * kShotNanoseconds, [&](int64_t part) {
     const int64_t from = part * kShotsPerPart;
     for (int64_t shot = from; shot < std::min(from + kShotsPerPart, shots); ++shot) {
-      const double target = total * uniform(shot);
+      const double target = total * UniformReal(seed, shot, example);
       const int64_t found = std::upper_bound(sums.begin(), sums.end(), target) - sums.begin();
       const int64_t segment = std::min(found, last), start = segment * kSegmentAmplitudes;
       samples[shot] = FindInSegment(state, start, std::min(start + kSegmentAmplitudes, amplitudes),
@@ -84,9 +84,9 @@ void SampleState(const T* state, int64_t amplitudes, const UniformOfShot& unifor
   });
 }
 
-template void SampleState(const float*, int64_t, const UniformOfShot&, int64_t, const Parallel&,
+template void SampleState(const float*, int64_t, uint64_t, int64_t, int64_t, const Parallel&,
                           int64_t*);
-template void SampleState(const double*, int64_t, const UniformOfShot&, int64_t, const Parallel&,
+template void SampleState(const double*, int64_t, uint64_t, int64_t, int64_t, const Parallel&,
                           int64_t*);
 
 }  // namespace qfleet

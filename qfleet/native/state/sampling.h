@@ -3,19 +3,15 @@
 #define QFLEET_SAMPLING_H_
 
 #include <cstdint>
-#include <functional>
 
 #include "state/engine.h"
 
 namespace qfleet {
 
-// A random number in [0, 1) of a shot.
-using UniformOfShot = std::function<double(int64_t shot)>;
-
-// Draws samples[shots] from |amplitude|**2 of state[amplitudes] (re, im). Throws
-// std::invalid_argument if the state has no finite norm.
+// Draws samples[shots] from |amplitude|**2 of state[amplitudes] (re, im). Shot i of example b
+// depends on the seed, b and i only. Throws std::invalid_argument if the state has no finite norm.
 template <class T>
-void SampleState(const T* state, int64_t amplitudes, const UniformOfShot& uniform, int64_t shots,
+void SampleState(const T* state, int64_t amplitudes, uint64_t seed, int64_t example, int64_t shots,
                  const Parallel& parallel, int64_t* samples);
 
 // A uniform number in [0, 1) for a counter: Philox4x32-10 (Salmon et al., "Parallel random numbers:
