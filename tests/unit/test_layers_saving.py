@@ -37,6 +37,7 @@ def model() -> keras.Model:
     return made
 
 
+@pytest.mark.exhaustive
 def test_gradients_reach_every_layer(model: keras.Model) -> None:
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(model(FEATURES, training=True))

@@ -89,6 +89,7 @@ def test_pruning_removes_what_is_not_needed() -> None:
     assert {one.two_qubit_gates for one in found.history} >= {1, 2, 3, 4, 5}
 
 
+@pytest.mark.exhaustive
 def test_evolution_improves_on_its_first_generation() -> None:
     method = Evolution(population=12, most_gates=6)
     found = search(ising(), blocks(4), method, evaluations=6000, steps=60, seed=3)
@@ -106,6 +107,7 @@ def test_random_masks_of_layers_have_their_energies() -> None:
         assert list(one.candidate.gates) == sorted(set(one.candidate.gates))
 
 
+@pytest.mark.exhaustive
 def test_front_has_the_best_of_each_price() -> None:
     found = search(ising(), blocks(4), Evolution(10, 5), evaluations=3000, steps=40)
     errors = [one.error for one in found.front]
