@@ -61,7 +61,9 @@ def main() -> int:
     }
     methods = dict.fromkeys(row["method"] for row in results.rows if row["system"] == "qfleet")
     facts["simulator of qfleet"] = "; ".join(methods) or "none"
-    facts["duration"] = f"{time.monotonic() - start:.0f} s" + CONTINUED * ("RESUME" in flags)
+    facts["duration"] = f"{time.monotonic() - start:.0f} s"
+    if "RESUME" in flags:
+        facts["duration"] += CONTINUED
     limits = table.limits(results.rows, [b for b in BOUNDS if not quick or b.floor is not None])
     omitted = [*map(str, results.omitted), *results.failures]
     (folder / "RESULTS.md").write_text(table.results(results.rows, limits, omitted, facts))

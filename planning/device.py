@@ -15,7 +15,7 @@ UNDIVIDED_SECONDS, EXCHANGE_SECONDS = 1.2e-3, 0.3e-3
 """Of a step of two workers on two cores: all but circuits and exchange, and the exchange."""
 
 EFFICIENCY = 0.75
-"""Speed-up per GPU from which several GPUs are recommended."""
+"""Speed-up per GPU at the larger of the two batches that a plan states."""
 
 
 def before_analysis(settings: Settings) -> Settings:

@@ -14,9 +14,9 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.settings import AUTO, Settings, yaml_file
-from common.settings.options import SYNONYMS, StudyOptions, all_options
+from common.settings.options import StudyOptions
 from common.settings.programs import selected, used_by
-from common.settings.sources import ENV_PREFIX, require_one_value, split_args
+from common.settings.sources import ENV_PREFIX
 from studies.axes import (
     MAX_COMBINATIONS,
     Axis,
@@ -26,6 +26,7 @@ from studies.axes import (
     parse_axis,
     to_args,
 )
+from studies.command_line import read_words
 from studies.rungs import check_pruner, first_rung
 
 FORMAT = 1
@@ -64,12 +65,12 @@ class StudyDefinition:
         Raises:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
-        given, words = _split(args)
+        given, words = read_words(args, PROGRAM)
         try:
             return cls._from_values(given)
         except SettingsError as error:
             message = str(error)
-            for word, name in words:  # as the user wrote it
+            for name, word in words.items():  # as the user wrote it
                 message = re.sub(rf"\b{name}\b", word, message)
             raise SettingsError(message) from None
 
@@ -311,18 +312,3 @@ def _read_file(given: Mapping[str, str]) -> dict[str, str]:
         for name, text in (yaml_file.read(Path(path)) if path else {}).items()
         if text is not None and f"{ENV_PREFIX}{name.upper()}" not in os.environ
     }
-
-
-def _split(args: Sequence[str]) -> tuple[dict[str, str], set[tuple[str, str]]]:
-    """Return the text of each setting on the command line by name, and the used synonyms."""
-    fields = {**all_options(), **Settings.fields()}  # options are refused with what uses them
-    given: dict[str, str] = {}
-    shown: dict[str, str] = {}
-    words: set[tuple[str, str]] = set()
-    for word, field, text in split_args(args, fields, SYNONYMS[PROGRAM]):
-        last = f"{word.upper()}={text}"
-        given[field.name] = text
-        require_one_value(last, shown.setdefault(field.name, last))
-        if word in SYNONYMS[PROGRAM]:
-            words.add((word.upper(), field.name.upper()))
-    return given, words

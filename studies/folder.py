@@ -9,7 +9,6 @@ STORAGE/studies/NAME/
   trials.csv, summary.csv, differences.csv, each also as .parquet; report.html; logs/
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -18,11 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from common import storage
 from common.commands import command
-from common.environments import code_version
 from common.errors import RunError
 from common.runs import Run
-from common.runs.run import now
 from common.storage import STUDIES, StoragePath
+from studies import definition_file
 from studies.axes import Combination
 from studies.definition import StudyDefinition
 from studies.forecast import StudyForecast
@@ -104,9 +102,7 @@ class StudyFolder:
         Raises:
             RunError: The folder holds another study, or study.json is damaged.
         """
-        content = {"study": self.name, **definition.to_json(), "created": now()}
-        content["lineage"] = {"code": code_version()}
-        data = (json.dumps(content, indent=1) + "\n").encode()
+        data = definition_file.encode({"study": self.name}, definition.to_json())
         if not self.exists() and storage.create_exclusive(self.path / "study.json", data):
             return
         self.require_same(definition)
@@ -141,19 +137,11 @@ class StudyFolder:
         Raises:
             RunError: The study does not exist, or the file is damaged.
         """
-        path = self.path / "study.json"
-        try:
-            content = storage.read_json(path)
-        except FileNotFoundError:
-            raise RunError(
-                f"there is no study {self.name} in {self.root}: start it with"
-                f" `{command('study')} NAME={self.name}`"
-            ) from None
-        except ValueError as error:
-            raise RunError(f"{path} is damaged: {error}; choose another NAME") from None
-        if not isinstance(content, dict):
-            raise RunError(f"{path} is damaged: it is not a JSON object; choose another NAME")
-        return content
+        missing = (
+            f"there is no study {self.name} in {self.root}: start it with"
+            f" `{command('study')} NAME={self.name}`"
+        )
+        return definition_file.read(self.path / "study.json", missing)
 
     def trials(self) -> dict[int, Trial]:
         """Return all recorded trials by number.

@@ -78,15 +78,13 @@ class DynamicCircuit:
         """
         seed = int(random.randint(2**31 - 1))
         at_end = any(one.records is None for one in self._measurements)
-        records, samples = self._program.run(repetitions, seed, samples=at_end)
-        column = {qubit: len(self._qubits) - 1 - at for at, qubit in enumerate(self._qubits)}
+        records, bits = self._program.run(repetitions, seed, samples=at_end)
         outcomes = []
         for one in self._measurements:
             if one.records is not None:
                 outcomes.append(records[:, one.records])
-            elif samples is not None:
-                shifts = [column[qubit] for qubit in one.operation.qubits]
-                outcomes.append(samples[:, None] >> np.array(shifts, np.int64) & 1)
+            elif bits is not None:
+                outcomes += terminal.outcomes_of([one.operation], bits, self._qubits)
         return terminal.records([one.operation for one in self._measurements], outcomes, random)
 
 

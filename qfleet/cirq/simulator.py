@@ -17,6 +17,7 @@ from qfleet.cirq.dynamic import NoForm
 from qfleet.cirq.sweeps import sweep_points, symbol_values
 from qfleet.cirq.trial_result import StateVectorTrialResult
 from qfleet.engine.arguments import checked_dtype, checked_observables
+from qfleet.engine.basis_states import bits_of
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.state_methods import MAX_SHOTS
 from qfleet.errors import ArgumentError
@@ -135,9 +136,9 @@ class Simulator(
             cumulative = np.cumsum(probabilities)
             drawn = self._prng.random_sample() * cumulative[-1]
             index = int(np.searchsorted(cumulative, drawn, side="right"))
-            bits = np.array([[index >> at & 1 for at in reversed(range(len(qubits)))]])
-            outcomes_by_gate = terminal.outcomes_of(measured, bits, qubits)
-            found = terminal.records(measured, outcomes_by_gate, self._prng)
+            bits = bits_of(np.array([index]), len(qubits))
+            drawn_bits = terminal.outcomes_of(measured, bits, qubits)
+            found = terminal.records(measured, drawn_bits, self._prng)
             outcomes = {key: record[0, -1] for key, record in found.items()}
             collapsed = {qubit for operation in measured for qubit in operation.qubits}
             state = terminal.collapse(state, index, qubits, collapsed)

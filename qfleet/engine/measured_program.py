@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from qfleet.compiler.any_program import AnyProgram
+from qfleet.engine.basis_states import bits_of
 from qfleet.engine.program_handle import ProgramHandle, make_batch
 
 
@@ -32,11 +33,11 @@ class MeasuredProgram:
         Args:
             repetitions: T, at most 2**30.
             seed: From 0 to 2**64 - 1. The same seed gives the same results.
-            samples: If the qubits are measured at the end.
+            samples: If all qubits are measured at the end.
 
         Returns:
-            [T, R] uint8 records. [T] int64 indices of basis states at the end, the first qubit the
-            most significant bit; None if they are not wanted.
+            [T, R] uint8 records, and [T, N] uint8 bits of the qubits at the end; None if they are
+            not wanted.
 
         Raises:
             ArgumentError: There are too many repetitions.
@@ -49,4 +50,4 @@ class MeasuredProgram:
             self._core.library.qfleet_measure,
             *(batch, self._order, repetitions, seed, records, states),
         )
-        return records, states
+        return records, None if states is None else bits_of(states, len(self._order))

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import flag, integer
 from qfleet.engine import arguments, memory
+from qfleet.engine.basis_states import bits_of
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.prepared_circuit import PreparedCircuit
 from qfleet.errors import ArgumentError
@@ -149,10 +150,7 @@ class StateMethods(PreparedCircuit):
         )
         exponents = self.symbols(*point.symbols)
         indices = self.program.sample(*exponents, shots, seed, initial=point.initial())
-        bits = np.empty((*indices.shape, width), np.uint8)
-        for at in range(width):
-            bits[..., at] = indices >> (width - 1 - at) & 1
-        return point.result(bits)
+        return point.result(bits_of(indices, width))
 
     def _require_state(self, method: str) -> None:
         if self.readouts:

@@ -41,7 +41,7 @@ def ops() -> Any:
 
 
 def _refuse_gradient(*_: object) -> None:
-    """Refuse what does not use the gradients that the simulators define, by which ops are wrapped.
+    """Refuse to differentiate an op by itself: simulators define the gradients of their calls.
 
     Raises:
         CircuitError: Always.

@@ -11,13 +11,14 @@ from typing import Any, Self
 from common.data.problems import only_hamiltonian
 from common.errors import SettingsError
 from common.settings import Settings
-from common.settings.options import PROPOSERS, SYNONYMS, SearchOptions, all_options
-from common.settings.sources import last_of_each, require_one_value, split_args
+from common.settings.options import PROPOSERS, SearchOptions
+from common.settings.sources import last_of_each
 from common.text import did_you_mean
 from qfleet.devices.calibration import INLINE, Calibration, short_name
 from qfleet.devices.lines import inline_calibration
 from qfleet.problems import Hamiltonian
 from studies.axes import Axis, parse_axis
+from studies.command_line import read_words
 
 FORMAT = 1
 PROGRAM = "search"
@@ -84,17 +85,7 @@ class SearchDefinition:
         Raises:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
-        names = SYNONYMS[PROGRAM]
-        fields = {**all_options(), **Settings.fields()}
-        given: dict[str, str] = {}
-        shown: dict[str, str] = {}
-        words: dict[str, str] = {}
-        for word, field, text in split_args(args, fields, names):
-            last = f"{word.upper()}={text}"
-            require_one_value(last, shown.setdefault(field.name, last))
-            given[field.name] = text
-            if word in names:
-                words[field.variable] = word.upper()
+        given, words = read_words(args, PROGRAM)
         try:
             return cls._from_values(given)
         except SettingsError as error:

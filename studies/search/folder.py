@@ -10,17 +10,15 @@ STORAGE/searches/NAME/
   circuits/                 each circuit of the front: Cirq JSON, OpenQASM, a drawing, and for MODEL
 """
 
-import json
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from common import safe_json, storage
 from common.commands import command
-from common.environments import code_version
 from common.errors import RunError
-from common.runs.run import now
 from common.storage import SEARCHES, StoragePath
+from studies import definition_file
 from studies.search.definition import SearchDefinition
 
 _SECONDS = TypeAdapter(dict[str, float])
@@ -48,9 +46,7 @@ class SearchFolder:
         Raises:
             RunError: The folder holds another search, or search.json is damaged.
         """
-        content = {"search": self.name, **definition.to_json(), "created": now()}
-        content["lineage"] = {"code": code_version()}
-        data = (json.dumps(content, indent=1) + "\n").encode()
+        data = definition_file.encode({"search": self.name}, definition.to_json())
         if self._has_history():
             self.require_same(definition)
         else:
@@ -84,17 +80,8 @@ class SearchFolder:
             RunError: It is missing or damaged.
         """
         path = self.path / "search.json"
-        try:
-            content = storage.read_json(path)
-        except FileNotFoundError:
-            raise RunError(
-                f"there is no {path}: start the search with `{command('search')} NAME={self.name}`"
-            ) from None
-        except ValueError as error:
-            raise RunError(f"{path} is damaged: {error}; choose another NAME") from None
-        if not isinstance(content, dict):
-            raise RunError(f"{path} is damaged: it is not a JSON object; choose another NAME")
-        return content
+        start = f"`{command('search')} NAME={self.name}`"
+        return definition_file.read(path, f"there is no {path}: start the search with {start}")
 
     def history(self, seed: int, stage: str) -> StoragePath:
         """Return the file of the history of a seed and one of its stages."""

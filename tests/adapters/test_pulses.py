@@ -15,12 +15,12 @@ from tests.support.pulse_circuits import (
     NAMES,
     OBSERVABLES,
     POINT,
+    ROWS,
     circuit_of,
     one_qubit_gate,
     two_qubit_gate,
 )
 
-ROWS = np.array([[0.4, -0.9], [1.3, 0.2], [-0.5, 2.0]])
 UPSTREAM = np.random.default_rng(1).normal(size=(3, 2))
 GATES = pytest.mark.parametrize("gate", [one_qubit_gate(), two_qubit_gate()], ids=["one", "two"])
 

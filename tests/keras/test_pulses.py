@@ -14,12 +14,11 @@ from tests.support.pulse_circuits import (
     NAMES,
     OBSERVABLES,
     POINT,
+    ROWS,
     circuit_of,
     one_qubit_gate,
     two_qubit_gate,
 )
-
-ROWS = np.array([[0.4, -0.9], [1.3, 0.2], [-0.5, 2.0]])
 
 
 @pytest.mark.parametrize("gate", [one_qubit_gate(), two_qubit_gate()], ids=["one", "two"])

@@ -2,7 +2,8 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import cirq
 import numpy as np
@@ -28,9 +29,8 @@ def probabilities(circuit: cirq.AbstractCircuit) -> dict[Outcomes, float]:
     return found
 
 
-def outcomes(records: object) -> Outcomes:
+def outcomes(records: Mapping[Any, Iterable[Iterable[int]]]) -> Outcomes:
     """Return the bits of all instances of each key."""
-    assert isinstance(records, dict)
     return tuple(
         (str(key), tuple(int(bit) for instance in instances for bit in instance))
         for key, instances in sorted(records.items(), key=lambda pair: str(pair[0]))

@@ -27,6 +27,8 @@ OBSERVABLES = [cirq.Z(QUBITS[0]), cirq.X(QUBITS[1]) + 0.5 * cirq.Y(QUBITS[0]) * 
 NAMES = ("a", "s", "b", "v")
 POINT = np.array([0.3, 3.0, 0.8, 0.4])
 """Values of NAMES."""
+ROWS = np.array([[0.4, -0.9], [1.3, 0.2], [-0.5, 2.0]])
+"""Inputs of three examples."""
 
 
 def one_qubit_gate() -> PulseGate:

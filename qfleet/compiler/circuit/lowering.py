@@ -150,8 +150,9 @@ def _lower(operation: cirq.Operation, location: Location) -> Iterator[Factor | N
         parts = None if cirq.kraus(operation, None) is not None else decompose(operation)
         if parts is None:
             yield _channel(operation, location)
-        for part in parts or ():
-            yield from _lower(part, location)
+        else:
+            for part in parts:
+                yield from _lower(part, location)
     else:
         yield from _lower_fixed(operation, location)
 
