@@ -197,7 +197,10 @@ class Campaign:
 
 
 def watch(job: Job, schedule: Schedule, place: Place) -> JobResult:
-    """Apply the faults of a schedule to a job, and observe it until its end."""
+    """Apply the faults of a schedule to a job, and observe it until its end.
+
+    A fault whose target does not exist yet happens as soon as it does.
+    """
     result = JobResult(schedule)
     observer = _Observer(result)
     began = time.monotonic()
@@ -206,12 +209,11 @@ def watch(job: Job, schedule: Schedule, place: Place) -> JobResult:
     try:
         while not result.outcome:
             now = time.monotonic() - began
-            while planned and planned[0].at <= now:
+            while planned and planned[0].at <= now and job.apply(planned[0]):
                 fault = planned.pop(0)
-                if job.apply(fault):
-                    observer.take_fault(fault, now)
-                    if fault.seconds:
-                        lasting.append((now + fault.seconds, fault))
+                observer.take_fault(fault, now)
+                if fault.seconds:
+                    lasting.append((now + fault.seconds, fault))
             for ended in [entry for entry in lasting if entry[0] <= now]:
                 lasting.remove(ended)
                 job.undo(ended[1])

@@ -25,11 +25,14 @@ def event(kind: str, **fields: int) -> Event:
 
 
 class ScriptedJob:
-    """A job whose events follow a script: one entry per poll."""
+    """A job whose events follow a script: one entry per poll.
 
-    def __init__(self, script: Sequence[list[Event]], *, targets: bool = True) -> None:
-        self._script, self._targets = list(script), targets
-        self.applied: list[Fault] = []
+    The first `targets_after` tries of a fault do not find a target.
+    """
+
+    def __init__(self, script: Sequence[list[Event]], *, targets_after: int = 0) -> None:
+        self._script, self._targets_after = list(script), targets_after
+        self.tried: list[Fault] = []
         self.undone: list[Fault] = []
         self.closed = False
 
@@ -37,8 +40,8 @@ class ScriptedJob:
         return self._script.pop(0) if self._script else []
 
     def apply(self, fault: Fault) -> bool:
-        self.applied.append(fault)
-        return self._targets
+        self.tried.append(fault)
+        return len(self.tried) > self._targets_after
 
     def undo(self, fault: Fault) -> None:
         self.undone.append(fault)
@@ -95,12 +98,20 @@ def test_watch_measures_recovery_and_repeated_epochs() -> None:
     assert job.closed
 
 
-def test_watch_ends_lasting_faults_and_ignores_missed_ones() -> None:
+def test_watch_ends_lasting_faults() -> None:
     fault = Fault("pause", 0.0, (0,), seconds=0.1)
     job = ScriptedJob([[]] * 30)
     assert watch(job, Schedule(0, 2, (fault,)), Place()).applied == [fault]  # type: ignore[arg-type]
     assert job.undone == [fault]
-    missed = ScriptedJob([[]] * 3, targets=False)
+
+
+def test_watch_repeats_a_fault_until_it_finds_its_target() -> None:
+    fault = Fault("pause", 0.0, (0,), seconds=0.1)
+    job = ScriptedJob([[]] * 30, targets_after=5)
+    assert watch(job, Schedule(0, 2, (fault,)), Place()).applied == [fault]  # type: ignore[arg-type]
+    assert job.tried == [fault] * 6
+    assert job.undone == [fault]
+    missed = ScriptedJob([[]] * 3, targets_after=100)
     assert watch(missed, Schedule(0, 2, (fault,)), Place()).applied == []  # type: ignore[arg-type]
     assert missed.undone == []
 
