@@ -19,25 +19,32 @@ NEGLIGIBLE = 1e-10
 
 @dataclass(frozen=True)
 class Molecule:
-    """A molecule of two atoms.
+    """A first atom with bonds of one length to others, in the STO-3G basis.
 
     Attributes:
         atoms: Symbols of the atoms.
         electrons: Electrons that are simulated.
-        qubits: Spin orbitals that are simulated.
-        frozen: Core orbitals whose electrons stay fixed.
+        qubits: Spin orbitals that are simulated, the lowest above the electrons that are not.
+        angle: Degrees between the bonds.
     """
 
-    atoms: tuple[str, str]
+    atoms: tuple[str, ...]
     electrons: int
     qubits: int
-    frozen: int = 0
+    angle: float = 0.0
+
+    def places(self, bond: float) -> list[tuple[str, tuple[float, float, float]]]:
+        """Return symbol and coordinates of each atom, for a bond in its unit."""
+        turns = np.radians([0.0, self.angle])[: len(self.atoms) - 1]
+        ends = [(bond * float(np.sin(turn)), 0.0, bond * float(np.cos(turn))) for turn in turns]
+        return list(zip(self.atoms, [(0.0, 0.0, 0.0), *ends], strict=True))
 
 
 MOLECULES = {
     "h2": Molecule(("H", "H"), 2, 4),
     "lih": Molecule(("Li", "H"), 4, 12),
-    "lih-frozen": Molecule(("Li", "H"), 2, 10, frozen=1),
+    "lih-frozen": Molecule(("Li", "H"), 2, 10),
+    "h2o": Molecule(("O", "H", "H"), 4, 8, angle=104.5),
 }
 
 
@@ -119,9 +126,7 @@ def _missing(name: str, error: ImportError) -> ProblemError:
 
 def _hamiltonian(kind: Molecule, bond: float) -> dict[str, float]:
     """Return coefficients by Pauli word."""
-    first, second = kind.atoms
-    atoms = [(first, (0.0, 0.0, 0.0)), (second, (0.0, 0.0, bond))]
-    return _active_space(atoms, kind.electrons, kind.qubits // 2, "sto-3g", "angstrom")
+    return _active_space(kind.places(bond), kind.electrons, kind.qubits // 2, "sto-3g", "angstrom")
 
 
 def _active_space(

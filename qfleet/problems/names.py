@@ -9,7 +9,7 @@ from qfleet.errors import ProblemError
 from qfleet.problems.hamiltonian import HamiltonianFamily
 from qfleet.problems.molecules import MOLECULES, molecule, require_bonds
 
-HAMILTONIANS = ("tfim:N:g", "heisenberg:N", "h2:R", "lih:R", "lih-frozen:R")
+HAMILTONIANS = ("tfim:N:g", "heisenberg:N", "h2:R", "lih:R", "lih-frozen:R", "h2o:R")
 """Forms of names. A value may be a list 0.5,1,2 or a range 0.2..1.8/9 of that many values."""
 
 MAX_QUBITS, MAX_MEMBERS = 1024, 10_000
@@ -25,6 +25,8 @@ def named(name: str) -> HamiltonianFamily:
     - `h2:R`, `lih:R`: molecules with a bond of R angstrom in the STO-3G basis, encoded by
       Jordan-Wigner on 4 and 12 qubits; `lih-frozen:R` keeps the two core electrons fixed (10
       qubits).
+    - `h2o:R`: water with bonds of R angstrom and an angle of 104.5 degrees, 4 electrons in 4
+      orbitals above fixed ones (8 qubits).
 
     Raises:
         ArgumentError: `name` is not a text.

@@ -21,6 +21,7 @@ HERE = MachineMemory(cores=2, memory_bytes=1 << 30, dedicated=False)
         (["TASK=energy", "MODEL=uccsd", "DATA=h2:0.74"], "uccsd", 4),
         (["TASK=energy", "DATA=lih:1.6"], "hardware-efficient", 12),
         (["TASK=energy", "DATA=lih-frozen:1.5,1.6"], "hardware-efficient", 10),
+        (["TASK=energy", "DATA=h2o:0.96"], "hardware-efficient", 8),
         (["TASK=energy", "DATA=tfim:3:0.5..1.5/4"], "hardware-efficient", 3),
         (["TASK=energy", "DATA=heisenberg:11", "QUBITS=5"], "hardware-efficient", 5),
         (["TASK=energy", "DATA=ham.txt"], "hardware-efficient", 3),

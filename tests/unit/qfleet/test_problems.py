@@ -59,6 +59,13 @@ def test_molecules_have_known_energies():
     assert 0 < frozen.reference_energy() - full.reference_energy() < 1e-3
 
 
+def test_water_is_between_hartree_fock_and_all_orbitals():
+    # pyscf: Hartree-Fock and full configuration interaction in STO-3G at 0.958 angstrom.
+    water = only(named("h2o:0.958"))
+    assert (water.qubits, water.electrons) == (8, 4)
+    assert -75.0129 < water.reference_energy() < -74.9630
+
+
 def test_family_has_one_set_of_terms():
     family = named("tfim:4:0.5..1.5/3")
     assert family.fields.tolist() == [[0.5], [1.0], [1.5]]
