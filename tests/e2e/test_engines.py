@@ -114,7 +114,7 @@ def test_controller_of_trainjobs_stores_the_progress(cluster_storage: None) -> N
     job = kube.start(name, "JOB_API=trainjob", *SETTINGS, "EPOCHS=1500")
 
     def status() -> dict[str, Any]:
-        found: dict[str, Any] = job.object()["status"].get("trainerStatus", {})
+        found: dict[str, Any] = job.object().get("status", {}).get("trainerStatus", {})
         return found
 
     until(status, 180, "the first progress of the TrainJob")

@@ -290,22 +290,39 @@ struct BlockKernels : VectorTypes<T> {
       DenseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
   }
 
-  // Adds sums per lane to sums in double per sample.
+  static double SumOfLanes(const T* from) {
+    using Doubles = VectorTypes<double>;
+    typedef T Part __attribute__((vector_size(Doubles::kLanes * sizeof(T)), may_alias));
+    typename Doubles::V sum = {};
+    for (int lane = 0; lane < kLanes; lane += Doubles::kLanes)
+      sum +=
+          __builtin_convertvector(*reinterpret_cast<const Part*>(from + lane), typename Doubles::V);
+#pragma GCC unroll 4
+    for (int by = Doubles::kLanes / 2; by; by /= 2)
+      sum += Doubles::Shuffle(sum, Doubles::LaneXorIndices(by));
+    return sum[0];
+  }
+
+  // Adds sums per lane to sums in double, per sample or of all.
   static void ReduceLanes(const BlockKernel& kernel, const V* gradients, double* sums,
                           int32_t samples) {
     const int size = kernel.cols;  // D
+    const int32_t kept = kernel.per_example ? samples : 1;
     for (int r = 0; r < kernel.rows; ++r)
       for (int j = 0; j < kernel.cols; ++j)
         for (int part = 0; part < 2; ++part) {
           const T* from = reinterpret_cast<const T*>(&gradients[2 * (r * kernel.cols + j) + part]);
           if (samples == kLanes) {
-            double* to = sums + (2 * (kernel.col[j][0] * size + kernel.row[r][0]) + part) * samples;
-            for (int lane = 0; lane < kLanes; ++lane) to[lane] += static_cast<double>(from[lane]);
+            double* to = sums + (2 * (kernel.col[j][0] * size + kernel.row[r][0]) + part) * kept;
+            if (kept == 1)
+              *to += SumOfLanes(from);
+            else
+              for (int lane = 0; lane < kLanes; ++lane) to[lane] += static_cast<double>(from[lane]);
             continue;
           }
           for (int lane = 0; lane < kLanes; ++lane) {
             const int entry = kernel.col[j][lane] * size + kernel.row[r][lane];
-            sums[(2 * entry + part) * samples + (lane & (samples - 1))] +=
+            sums[(2 * entry + part) * kept + (lane & (kept - 1))] +=
                 static_cast<double>(from[lane]);
           }
         }

@@ -103,8 +103,8 @@ struct ChunkKernels : VectorTypes<T> {
     T* const states[] = {psi, lambda};
     WithChunks<2>(window, states, chunk, buffer, [&](V* const* chunks) {
       for (int i = window.count - 1; i >= 0; --i) {
-        BlockKernels<T>::Backward(block_kernels[window.first + i], chunks[0], chunks[1],
-                                  sums + int64_t{i} * kBlockSumReals * samples, samples);
+        const BlockKernel& kernel = block_kernels[window.first + i];
+        BlockKernels<T>::Backward(kernel, chunks[0], chunks[1], sums + kernel.sums, samples);
         PrefetchPart(window, reinterpret_cast<V*>(psi), chunk, i, window.count);
         PrefetchPart(window, reinterpret_cast<V*>(lambda), chunk, i, window.count);
       }
@@ -115,9 +115,10 @@ struct ChunkKernels : VectorTypes<T> {
                               T* const* states, int64_t chunk, T* buffer, double* sums,
                               int32_t samples) {
     WithChunks<4>(window, states, chunk, buffer, [&](V* const* chunks) {
-      for (int i = window.count - 1; i >= 0; --i)
-        TangentKernels<T>::Backward(block_kernels[window.first + i], chunks,
-                                    sums + int64_t{2} * i * kBlockSumReals * samples, samples);
+      for (int i = window.count - 1; i >= 0; --i) {
+        const BlockKernel& kernel = block_kernels[window.first + i];
+        TangentKernels<T>::Backward(kernel, chunks, sums + 2 * kernel.sums, samples);
+      }
     });
   }
 
@@ -160,7 +161,8 @@ extern const MatrixKernels kMatrix;
 extern const PulseKernels kPulse;
 const Kernels<float> kFloat = kTable<float>;
 const Kernels<double> kDouble = kTable<double>;
-const MatrixKernels kMatrix = {AddScaled, AddProducts, Multiply, AddPhased};
+const MatrixKernels kMatrix = {MatrixLoops::HalfTurns, MatrixLoops::AddPhased, MatrixLoops::Product,
+                               MatrixLoops::Multiply};
 const PulseKernels kPulse = {PulseStep::kLanes, PulseStep::Products, PulseStep::Gradients};
 
 }  // namespace QFLEET_SET

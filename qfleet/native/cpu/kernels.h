@@ -16,7 +16,7 @@ namespace qfleet {
 
 constexpr int kMaxLanes = 16;           // reals in the widest vector
 constexpr int kMaxTransformBits = 6;    // log2 of the groups per Walsh-Hadamard transform
-constexpr int kBlockSumReals = 2 * 16;  // reals in a block's gradient sums, per sample
+constexpr int kBlockSumReals = 2 * 16;  // reals in a block's gradient sums, for each of its samples
 constexpr int kMaxReducedQubits = 5;    // of a reduced density matrix
 constexpr int kChunkBytes = 1 << 19;    // of one state: two chunks fill a core's L2
 
@@ -39,6 +39,8 @@ struct BlockKernel {
   int32_t input[4][4];
   int32_t gradient_terms[4];  // the same for gradients, from the closure of U under products
   int32_t gradient_input[4][4];
+  bool per_example;  // its sums are wanted for each sample, not for all together
+  int64_t sums;      // reals before this block's sums in those of its window
   // Set for each call:
   const void* matrix;           // vectors [rows][cols][re, im]
   const void* inverse;          // the same of U^dagger
@@ -109,9 +111,10 @@ struct Kernels {
   void (*forward)(const Window&, const BlockKernel*, T* state, int64_t chunk, T* buffer);
   // Uncomputes a window's blocks on one chunk of psi and lambda. For each block b that needs a
   // gradient,
-  //     sums[b][col * D + row][re, im][sample] += sum over the chunk of psi[col] conj(lambda[row]),
-  // with both states taken after the block. D is 2 or 4, b counts from the window's first block,
-  // and consecutive blocks are kBlockSumReals * samples apart. `buffer` holds 2 kChunkBytes.
+  //     sums[b.sums][col * D + row][re, im][sample] += sum over the chunk of psi[col]
+  //     conj(lambda[row]),
+  // with both states taken after the block, and one sample unless b is per_example. D is 2 or 4.
+  // `buffer` holds 2 kChunkBytes.
   void (*backward)(const Window&, const BlockKernel*, T* psi, T* lambda, int64_t chunk, T* buffer,
                    double* sums, int32_t samples);
   // As forward, for a state and its tangent: dpsi becomes U dpsi + dU psi. `buffer` holds
@@ -119,8 +122,8 @@ struct Kernels {
   void (*forward_tangent)(const Window&, const BlockKernel*, T* psi, T* dpsi, int64_t chunk,
                           T* buffer);
   // As backward, for psi, dpsi, lambda and dlambda. For each block, the sums are followed by their
-  // tangents, the sums of dpsi lambda^dagger + psi dlambda^dagger, so that blocks are
-  // 2 kBlockSumReals * samples apart. `buffer` holds 4 kChunkBytes.
+  // tangents, the sums of dpsi lambda^dagger + psi dlambda^dagger, so that blocks begin at twice
+  // b.sums. `buffer` holds 4 kChunkBytes.
   void (*backward_tangent)(const Window&, const BlockKernel*, T* const* states, int64_t chunk,
                            T* buffer, double* sums, int32_t samples);
   // Sets groups [first, first + count) of every sample's state to those of |0...0>, or of the
@@ -156,16 +159,28 @@ struct Kernels {
                         int64_t end);
 };
 
-// Loops over small matrices, which matrix_batch.h describes.
-struct MatrixKernels {
-  void (*add_scaled)(int64_t samples, double x, double y, const double* v, const double* w,
-                     double sign, double* re, double* im);
-  // As add_scaled, for one factor per sample.
-  void (*add_products)(int64_t samples, const double* x, const double* y, double xs,
-                       const double* v, const double* w, double vs, double* re, double* im);
-  void (*multiply)(int32_t size, const double* a, const double* b, double* out);
-  void (*add_phased)(int32_t entries, double x, double y, const double* matrix, double* out);
+// Matrices [D * D] (re, im) [samples], or [D * D] (re, im) if they are shared by all samples.
+struct MatrixFactor {
+  const double* values;
+  bool shared, adjoint;
+  double sign() const { return adjoint ? -1 : 1; }  // of imaginary parts
 };
+
+// Loops over small matrices.
+struct MatrixKernels {
+  // cosine, sine = exp(i pi t), exact for multiples of 1/2, for |t| <= kMostHalfTurns.
+  void (*half_turns)(int64_t samples, const double* t, double* cosine, double* sine);
+  // out [entries] (re, im) [samples] += (x + i y) [samples] matrix [entries] (re, im).
+  void (*add_phased)(int32_t entries, int64_t samples, const double* x, const double* y,
+                     const double* matrix, double* out);
+  // out = a b for each sample. `out` must not overlap `a` or `b`.
+  void (*product)(int32_t size, int64_t samples, const MatrixFactor& a, const MatrixFactor& b,
+                  double* out);
+  // out = a b for single matrices of size 2 or 4. `out` must not overlap `a` or `b`.
+  void (*multiply)(int32_t size, const double* a, const double* b, double* out);
+};
+
+constexpr double kMostHalfTurns = 5e14;
 
 // Chains of steps X <- exp(A) X of small matrices [D][D], one chain per lane, in vectors (re, im).
 // A step's generator is A = sum_k c[k] O_k, of which only some entries can be nonzero: if (r, c) is

@@ -65,7 +65,8 @@ struct TangentKernels : BlockKernels<T> {
     }
     if (!kernel.needs_gradient) return;
     Base::ReduceLanes(kernel, gradients, sums, samples);
-    Base::ReduceLanes(kernel, tangents, sums + kBlockSumReals * samples, samples);
+    Base::ReduceLanes(kernel, tangents, sums + kBlockSumReals * (kernel.per_example ? samples : 1),
+                      samples);
   }
 
   static void Forward(const BlockKernel& kernel, V* psi, V* dpsi) {

@@ -72,7 +72,8 @@ class TrajectoryEngine<T>::States {
   // the adjoint of `matrix`, unless it is null.
   SmallMatrix Correlate(size_t b, const SmallMatrix* matrix, T* psi, T* lambda) {
     BlockKernel kernel = engine_.plan_.block_kernels[b];
-    kernel.needs_gradient = true;
+    kernel.needs_gradient = kernel.per_example = true;  // of the first sample
+    kernel.sums = 0;
     kernel.needs_uncompute = matrix != nullptr;
     if (matrix) kernel.inverse = Pack(kernel, *matrix, true, packed_inverse_.data());
     std::vector<double> sums(kBlockSumReals * layout_.samples);

@@ -8,15 +8,11 @@
 
 namespace qfleet {
 
-// (re, im) += (x + i y) (v + i sign w) for each sample.
-void AddScaled(int64_t samples, double x, double y, const double* v, const double* w, double sign,
-               double* re, double* im);
+// cosine, sine = exp(i pi t) for each sample, exact for multiples of 1/2.
+void HalfTurns(int64_t samples, const double* t, double* cosine, double* sine);
 
 // out = a b for single matrices [D][D] (re, im); `out` must not overlap `a` or `b`.
 void Multiply(int32_t size, const double* a, const double* b, double* out);
-
-// out += (x + i y) matrix for a single matrix with `entries` entries.
-void AddPhased(int32_t entries, double x, double y, const double* matrix, double* out);
 
 // Matrices [D * D] (re, im) [samples].
 class MatrixBatch {
@@ -34,11 +30,12 @@ class MatrixBatch {
 
   // this = a b. `a` or `b` may hold one sample for all; `*_dagger` takes the adjoint.
   void Product(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b, bool b_dagger);
+  // this += (x + i y) matrix, for x and y of each sample and a matrix [D * D] (re, im).
+  void AddPhased(const double* x, const double* y, const double* matrix);
   // this += a b.
   void AddProduct(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b, bool b_dagger);
 
  private:
-  MatrixBatch Adjoint() const;  // of a single matrix
   int32_t size_;
   int64_t samples_;
   std::vector<double> values_;

@@ -26,31 +26,6 @@ bool HasTangent(const GateTables& program, const Factor& factor, const Exponents
   return false;
 }
 
-// batch += (x[s] + i y[s]) matrix for each sample.
-void AddScaledMatrix(const std::vector<double>& x, const std::vector<double>& y,
-                     const Complex* matrix, MatrixBatch* batch) {
-  const int32_t entries = batch->size() * batch->size();
-  if (batch->samples() == 1) {
-    AddPhased(entries, x[0], y[0], reinterpret_cast<const double*>(matrix), batch->at(0, 0));
-    return;
-  }
-  for (int32_t i = 0; i < entries; ++i)
-    if (matrix[i] != Complex(0))
-      AddScaled(batch->samples(), matrix[i].real(), matrix[i].imag(), x.data(), y.data(), 1,
-                batch->at(i, 0), batch->at(i, 1));
-}
-
-// exp(i pi t). Multiples of 1/2 are exact, where M_PI's error would be seen: X**1 is X.
-static Complex HalfTurns(double t) {
-  constexpr double kMost = 1e15;
-  const double quarters = 2 * t;
-  if (!(std::abs(quarters) < kMost) || quarters != std::rint(quarters))
-    return {std::cos(M_PI * t), std::sin(M_PI * t)};
-  constexpr double kCosines[] = {1, 0, -1, 0};
-  const int64_t quarter = static_cast<int64_t>(quarters) & 3;
-  return {kCosines[quarter], kCosines[(quarter + 3) & 3]};
-}
-
 // A factor's matrices for consecutive examples.
 DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
                                const Exponents& exponents, int64_t samples) {
@@ -74,15 +49,14 @@ DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
     return sum;
   };
   const bool has_tangent = HasTangent(program, factor, exponents, samples);
-  std::vector<double> cosine(samples), sine(samples);
+  std::vector<double> turns(3 * samples);
+  double *const cosine = &turns[samples], *const sine = cosine + samples;
   for (int64_t k = 0; k < factor.spaces; ++k) {
-    for (int64_t s = 0; s < samples; ++s) {
-      const Complex phase = HalfTurns(angle(k, exponents.shared, exponents.per_example, s));
-      cosine[s] = phase.real();
-      sine[s] = phase.imag();
-    }
-    const Complex* projector = &factor.projectors[k * entries];
-    AddScaledMatrix(cosine, sine, projector, &batch.value);
+    for (int64_t s = 0; s < samples; ++s)
+      turns[s] = angle(k, exponents.shared, exponents.per_example, s);
+    HalfTurns(samples, turns.data(), cosine, sine);
+    const double* projector = reinterpret_cast<const double*>(&factor.projectors[k * entries]);
+    batch.value.AddPhased(cosine, sine, projector);
     if (!has_tangent) continue;
     for (int64_t s = 0; s < samples; ++s) {
       const double rate =
@@ -91,7 +65,7 @@ DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
       cosine[s] = -rate * sine[s];
       sine[s] = rate * real;
     }
-    AddScaledMatrix(cosine, sine, projector, &batch.MakeTangent());
+    batch.MakeTangent().AddPhased(cosine, sine, projector);
   }
   return batch;
 }

@@ -211,8 +211,7 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
     const Window& window = plan.windows[left - 1];
     if (window.first < program.prefix) break;
     const int64_t chunks = plan.chunks[left - 1];
-    const int64_t width =
-        static_cast<int64_t>(window.count) * kBlockSumReals * samples * (states.dpsi ? 2 : 1);
+    const int64_t width = plan.sum_reals[left - 1] * (states.dpsi ? 2 : 1);
     const int64_t cost = window.count * (int64_t{16} << window.chunk_bits);
     std::vector<double> sums(width * std::min(chunks, kMaxRanges));
     ForEachRange(parallel, chunks, cost, [&](int64_t range, int64_t from, int64_t to) {
@@ -225,7 +224,8 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
           kernels_.backward(window, block_kernels.data(), states.psi, states.lambda, chunk, buffer,
                             &sums[range * width], samples);
     });
-    for (size_t at = width; at < sums.size(); ++at) sums[at % width] += sums[at];
+    for (size_t from = width; from < sums.size(); from += width)
+      for (int64_t i = 0; i < width; ++i) sums[i] += sums[from + i];
     WindowGradients(call, tile, window, block_kernels, sums.data(), want_per_example, sequence_sums,
                     shared_gradients, per_example_gradients);
   }
@@ -240,32 +240,23 @@ void StateVectorEngine<T>::WindowGradients(const Call& call, int64_t tile, const
                                            double* shared_gradients,
                                            double* per_example_gradients) {
   const Program& program = *program_;
-  const int32_t samples = call.layout.samples;
   const bool with_tangents = call.has_tangents();
-  const int64_t block_reals = kBlockSumReals * samples * (with_tangents ? 2 : 1);
-  std::vector<double> total;
   for (int32_t b = window.first; b < window.first + window.count; ++b) {
     const Block& block = program.blocks[b];
-    if (!block_kernels[b].needs_gradient) continue;
-    const double* from = sums + (b - window.first) * block_reals;
+    const BlockKernel& kernel = block_kernels[b];
+    if (!kernel.needs_gradient) continue;
+    const int64_t samples = block.per_example ? call.layout.samples : 1;
+    const double* from = sums + kernel.sums * (with_tangents ? 2 : 1);
     const double* tangents_from = with_tangents ? from + kBlockSumReals * samples : nullptr;
-    if (block.per_example) {
+    if (block.per_example)
       BlockGradients(program, block, *call.shared_matrices,
                      call.exponents(tile, program.per_example), samples, want_per_example, from,
                      tangents_from, sequence_sums, shared_gradients,
                      want_per_example ? per_example_gradients + tile * samples * program.per_example
                                       : nullptr);
-      continue;
-    }
-    total.assign(2 * kBlockSumReals, 0.0);
-    for (int i = 0; i < 2 * block.size() * block.size(); ++i)
-      for (int32_t s = 0; s < samples; ++s) {
-        total[i] += from[i * samples + s];
-        if (with_tangents) total[kBlockSumReals + i] += tangents_from[i * samples + s];
-      }
-    BlockGradients(program, block, *call.shared_matrices, call.exponents(), 1, want_per_example,
-                   total.data(), with_tangents ? &total[kBlockSumReals] : nullptr, sequence_sums,
-                   shared_gradients, nullptr);
+    else
+      BlockGradients(program, block, *call.shared_matrices, call.exponents(), 1, want_per_example,
+                     from, tangents_from, sequence_sums, shared_gradients, nullptr);
   }
 }
 

@@ -200,9 +200,13 @@ KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int3
       if (bit >= layout.lane_qubits && bit < most)
         local.push_back(static_cast<int32_t>(bit) - layout.lane_qubits);
     AddWindow(windows[w], w, local, std::max(most - layout.lane_qubits, 0), &plan);
+    int64_t sums = 0;
     for (int32_t b = windows[w].first; b < windows[w].first + windows[w].count; ++b) {
       const Block& block = program.blocks[b];
       BlockKernel kernel = {};
+      kernel.per_example = block.per_example;
+      kernel.sums = sums;
+      sums += kBlockSumReals * (block.per_example ? layout.samples : 1);
       const auto end = std::lower_bound(local.begin(), local.end(), active[b] - layout.lane_qubits);
       kernel.groups = int64_t{1} << (end - local.begin());
       SetIndices(block, LocateQubits(block, layout, local), lanes, &kernel);
@@ -211,6 +215,7 @@ KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int3
       plan.matrix_offset.push_back(plan.matrix_reals);
       plan.matrix_reals += 2 * kernel.rows * kernel.cols * lanes;
     }
+    plan.sum_reals.push_back(sums);
   }
   AddPauliStrings(program, layout, &plan);
   return plan;
@@ -226,6 +231,14 @@ void PackMatrix(const BlockKernel& kernel, const double* values, int64_t samples
           const int entry = inverse ? j * kernel.cols + r : r * kernel.cols + j;
           const double value = values[2 * entry + part];
           std::fill_n(out, lanes, static_cast<T>(inverse && part ? -value : value));
+          continue;
+        }
+        if (samples == lanes) {  // all lanes have one entry
+          const int row = kernel.row[r][0], col = kernel.col[j][0];
+          const int entry = inverse ? col * kernel.cols + row : row * kernel.cols + col;
+          const double* from = values + (2 * entry + part) * samples;
+          const double sign = inverse && part ? -1 : 1;
+          for (int lane = 0; lane < lanes; ++lane) out[lane] = static_cast<T>(sign * from[lane]);
           continue;
         }
         for (int lane = 0; lane < lanes; ++lane) {

@@ -21,6 +21,7 @@ struct KernelPlan {
   std::vector<std::vector<int32_t>> outside, ys;
   int64_t matrix_reals = 0;            // of all matrices together
   std::vector<int64_t> matrix_offset;  // per block, in reals
+  std::vector<int64_t> sum_reals;      // per window, of the gradient sums of its blocks
 };
 
 // The amplitudes that a pass has to visit. A state that starts at |0...0> is 0 where a qubit that

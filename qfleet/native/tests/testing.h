@@ -22,6 +22,7 @@ namespace qfleet {
   namespace set {                       \
   extern const Kernels<float> kFloat;   \
   extern const Kernels<double> kDouble; \
+  extern const MatrixKernels kMatrix;   \
   extern const PulseKernels kPulse;     \
   }
 QFLEET_DECLARE(baseline)

@@ -32,6 +32,8 @@ void TrajectoryResults(bool light);
 void BinomialMoments(bool light);
 void CorruptTrajectories(bool light);
 void Measurements(bool light);
+void HalfTurnPhases(bool light);
+void MatrixProducts(bool light);
 void PulseProducts(bool light);
 void PulseGradients(bool light);
 void RandomCalls(bool light);

@@ -84,8 +84,8 @@ apply_trainer() { # without the JobSet that its manifest downloads, and with the
   rm -rf "$state/trainer-manifests"
   cp -r --no-preserve=mode "$(sources trainer github.com/kubeflow/trainer/v2)/manifests" "$state/trainer-manifests"
   sed -i '/third-party/d' "$state/trainer-manifests/overlays/manager/kustomization.yaml"
-  sed -i 's|^\( *\)image: .*/trainer-controller-manager$|&\n\1args: [--feature-gates=TrainJobStatus=true]|' \
-    "$state/trainer-manifests/base/manager/manager.yaml"
+  sed -i 's|^\( *\)- --zap-log-level=2$|&\n\1- --feature-gates=TrainJobStatus=true|' \
+    "$state/trainer-manifests/base/manager/manager_config_patch.yaml"
   apply_controller trainer trainer "$state/trainer-manifests/overlays/manager" \
     -c 'ENTRYPOINT ["/manager"]' -c 'USER 65532:65532'
 }

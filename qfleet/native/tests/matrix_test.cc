@@ -1,0 +1,114 @@
+// Phases and products of small matrices, for every instruction set.
+#include <complex>
+
+#include "cpu/kernels.h"
+#include "testing.h"
+#include "tests.h"
+
+namespace qfleet {
+namespace tests {
+namespace {
+
+constexpr long double kPi = 3.14159265358979323846264338327950288L;
+
+std::vector<const MatrixKernels*> AllMatrixKernels() {
+  std::vector<const MatrixKernels*> kernels = {&baseline::kMatrix};
+  [[maybe_unused]] const std::string best = InstructionSetName();
+#ifdef QFLEET_AVX2
+  if (best != "baseline") kernels.push_back(&avx2::kMatrix);
+#endif
+#ifdef QFLEET_AVX512
+  if (best == "avx512") kernels.push_back(&avx512::kMatrix);
+#endif
+  return kernels;
+}
+
+// The distance of two numbers in units of the last place of `exact`.
+double UnitsBetween(double value, long double exact) {
+  const double next = std::nextafter(std::abs(static_cast<double>(exact)), 2.0);
+  const double unit = next - std::abs(static_cast<double>(exact));
+  return static_cast<double>(std::abs(value - exact) / unit);
+}
+
+uint64_t Next(uint64_t* state) {  // SplitMix64's step
+  uint64_t z = *state += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+double Uniform(uint64_t* state, double most) {  // in [-most, most)
+  return most * (static_cast<double>(Next(state) >> 11) * 0x1p-52 - 1);
+}
+
+}  // namespace
+
+void HalfTurnPhases(bool light) {
+  uint64_t state = 1;
+  const int64_t count = light ? 999 : 200'003;  // no multiple of a vector
+  std::vector<double> turns(count), cosine(count), sine(count);
+  for (int64_t i = 0; i < count; ++i) {
+    const double most = i % 3 ? 2 : i % 2 ? 1e-6 : 1e4;
+    turns[i] = i % 10 ? Uniform(&state, most) : 0.5 * std::rint(Uniform(&state, 1e14));
+  }
+  for (const MatrixKernels* kernels : AllMatrixKernels()) {
+    double worst = 0;
+    kernels->half_turns(count, turns.data(), cosine.data(), sine.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const std::string context = std::to_string(turns[i]);
+      if (turns[i] == 0.5 * std::rint(2 * turns[i])) {
+        CHECK(std::abs(cosine[i]) + std::abs(sine[i]) == 1, context);
+        CHECK(cosine[i] == std::rint(std::cos(M_PI * std::remainder(turns[i], 2.0))), context);
+        CHECK(sine[i] == std::rint(std::sin(M_PI * std::remainder(turns[i], 2.0))), context);
+        continue;
+      }
+      // Near a zero, by the distance from it, which is exact.
+      const double rest = std::remainder(turns[i], 0.5);
+      const auto quarter = static_cast<int64_t>(2 * (turns[i] - rest)) & 3;
+      const long double small = std::sin(kPi * rest), large = std::cos(kPi * rest);
+      const long double cosines[] = {large, -small, -large, small};
+      const long double sines[] = {small, large, -small, -large};
+      worst = std::max(worst, UnitsBetween(cosine[i], cosines[quarter]));
+      worst = std::max(worst, UnitsBetween(sine[i], sines[quarter]));
+    }
+    CHECK(worst <= 1, "units in the last place: " + std::to_string(worst));
+  }
+}
+
+void MatrixProducts(bool) {
+  uint64_t state = 2;
+  for (const MatrixKernels* kernels : AllMatrixKernels())
+    for (int32_t size : {2, 4})
+      for (int64_t samples : {1, 3, 8, 16, 21})
+        for (int flags = 0; flags < 16; ++flags) {
+          const bool a_shared = flags & 1, b_shared = flags & 2;
+          const bool a_adjoint = flags & 4, b_adjoint = flags & 8;
+          ExactBuffer<double> a(2 * size * size * (a_shared ? 1 : samples));
+          ExactBuffer<double> b(2 * size * size * (b_shared ? 1 : samples));
+          ExactBuffer<double> out(2 * size * size * samples, std::nan(""));
+          for (ExactBuffer<double>* values : {&a, &b})
+            for (size_t i = 0; i < values->size(); ++i) (*values)[i] = Uniform(&state, 1);
+          kernels->product(size, samples, {a.data(), a_shared, a_adjoint},
+                           {b.data(), b_shared, b_adjoint}, out.data());
+          const auto entry = [&](ExactBuffer<double>& of, bool shared, bool adjoint, int32_t i,
+                                 int32_t j, int64_t s) {
+            const int64_t at = 2 * (adjoint ? j * size + i : i * size + j);
+            const int64_t step = shared ? 1 : samples, sample = shared ? 0 : s;
+            const double im = of[(at + 1) * step + sample];
+            return std::complex<double>(of[at * step + sample], adjoint ? -im : im);
+          };
+          for (int64_t s = 0; s < samples; ++s)
+            for (int32_t i = 0; i < size; ++i)
+              for (int32_t j = 0; j < size; ++j) {
+                std::complex<double> sum = 0;
+                for (int32_t m = 0; m < size; ++m)
+                  sum += entry(a, a_shared, a_adjoint, i, m, s) *
+                         entry(b, b_shared, b_adjoint, m, j, s);
+                CHECK(std::abs(entry(out, false, false, i, j, s) - sum) < 1e-14,
+                      std::to_string(samples) + " samples, " + std::to_string(flags));
+              }
+        }
+}
+
+}  // namespace tests
+}  // namespace qfleet
