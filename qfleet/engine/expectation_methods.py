@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import flag
-from qfleet.engine import devices
 from qfleet.engine.gradients import Gradients, Residuals
 from qfleet.engine.prepared_circuit import PreparedCircuit
 from qfleet.engine.program_handle import InitialStates
@@ -73,19 +72,14 @@ class ExpectationMethods(PreparedCircuit):
         weights = point.weights(upstream, self.readouts)
         exponents = self.symbols(*point.symbols)
         initial = point.initial(flag(state_gradients, "state_gradients"))
-        if self.program.device == devices.CPU:
-            values, residuals = self._forward(exponents, input_gradients, initial)
-            changes = self._exponent_gradients(
-                exponents, weights, residuals, input_gradients, initial, overwrite=True
-            )
-        else:  # keeps no states between calls
-            values, by_shared, by_example = self.program.value_and_gradient(
-                *exponents,
-                weights,
-                per_example_gradients=input_gradients or self.symbols.mixed,
-                allow_subspace=self._allow_subspace(input_gradients),
-            )
-            changes = by_shared, by_example
+        values, by_shared, by_example = self.program.value_and_gradient(
+            *exponents,
+            weights,
+            per_example_gradients=input_gradients or self.symbols.mixed,
+            allow_subspace=self._allow_subspace(input_gradients),
+            initial=initial,
+        )
+        changes = by_shared, by_example
         return point.result(values), self._gradients(point, changes, input_gradients, initial)
 
     def forward(

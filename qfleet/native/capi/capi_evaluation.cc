@@ -29,6 +29,11 @@ struct StatelessEvaluation {
   void Expectation(T* values, T*, int64_t) {
     if (program.readouts) engine->Expectation(batch, values);
   }
+  void ValuesAndGradient(const T* upstream, T* values, double* shared_gradients,
+                         double* per_example_gradients) {
+    Expectation(values, nullptr, 0);
+    Gradient(upstream, nullptr, 0, false, shared_gradients, per_example_gradients);
+  }
   void Gradient(const T* upstream, T*, int64_t kept, bool, double* shared_gradients,
                 double* per_example_gradients) {
     if (kept) throw std::invalid_argument("kept does not hold the states of this batch");
@@ -176,14 +181,7 @@ qfleet_status qfleet_value_and_gradient(qfleet_program program, const qfleet_bat
     CheckGradients(loaded, *batch, shared_gradients, shared_gradient_count, per_example_gradients,
                    per_example_gradient_count);
     RequireWorkspace(evaluation, loaded);
-    if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>)
-      if (DeviceEngine* device = engine->device())
-        return device->ValuesAndGradient(MakeBatch<T>(loaded, batch), in, out, shared_gradients,
-                                         per_example_gradients);
-    AlignedArray<T> kept(evaluation.KeptReals());
-    evaluation.Expectation(out, kept.data(), kept.size());
-    evaluation.Gradient(in, kept.data(), kept.size(), true, shared_gradients,
-                        per_example_gradients);
+    evaluation.ValuesAndGradient(in, out, shared_gradients, per_example_gradients);
   });
 }
 

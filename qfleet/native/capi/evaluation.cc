@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "cpu/aligned_array.h"
+#include "device/device_engine.h"
 #include "program/fingerprint.h"
 #include "state/heisenberg_engine.h"
 
@@ -121,6 +122,16 @@ void Evaluation<T>::Expectation(T* values, T* kept, int64_t kept_reals) {
 }
 
 template <class T>
+void Evaluation<T>::ValuesAndGradient(const T* upstream, T* values, double* shared_gradients,
+                                      double* per_example_gradients) {
+  if (engine_->device())
+    engine_->device()->ValuesAndGradient(batch_, upstream, values, shared_gradients,
+                                         per_example_gradients);
+  else
+    GradientFrom(upstream, nullptr, false, values, shared_gradients, per_example_gradients);
+}
+
+template <class T>
 void Evaluation<T>::Gradient(const T* upstream, T* kept, int64_t kept_reals, bool kept_is_mutable,
                              double* shared_gradients, double* per_example_gradients) {
   std::unique_ptr<AlignedArray<T>> copy;
@@ -148,29 +159,40 @@ void Evaluation<T>::Gradient(const T* upstream, T* kept, int64_t kept_reals, boo
       kept_is_mutable = true;
     }
   }
+  GradientFrom(upstream, states, kept_is_mutable, nullptr, shared_gradients, per_example_gradients);
+}
+
+template <class T>
+void Evaluation<T>::GradientFrom(const T* upstream, T* states, bool states_are_mutable, T* values,
+                                 double* shared_gradients, double* per_example_gradients) {
   std::fill_n(shared_gradients, program_.shared, 0.0);
   if (subspace_.states) {
-    SubspaceGradient(upstream, states, shared_gradients);
+    SubspaceGradient(upstream, states, values, shared_gradients);
     return;
   }
   const bool want_per_example = per_example_gradients != nullptr;
   if (want_per_example) std::fill_n(per_example_gradients, batch_.size * program_.per_example, 0.0);
   const int64_t reals = states ? StateReals() : 0;
   if (heisenberg_)
-    heisenberg_->Gradient(batch_, upstream, states, reals, kept_is_mutable, want_per_example,
-                          shared_gradients, per_example_gradients);
+    heisenberg_->Gradient(batch_, upstream, states, reals, states_are_mutable, want_per_example,
+                          values, shared_gradients, per_example_gradients);
   else
-    engine_->Gradient(batch_, upstream, states, reals, kept_is_mutable, want_per_example,
+    engine_->Gradient(batch_, upstream, states, reals, states_are_mutable, want_per_example, values,
                       shared_gradients, per_example_gradients);
 }
 
 template <class T>
-void Evaluation<T>::SubspaceGradient(const T* upstream, const T* states, double* shared_gradients) {
+void Evaluation<T>::SubspaceGradient(const T* upstream, const T* states, T* values,
+                                     double* shared_gradients) {
   std::unique_ptr<AlignedArray<T>> own;
+  std::vector<T> unwanted;
   if (!states) {
     own = std::make_unique<AlignedArray<T>>(StateReals());
-    std::vector<T> values(batch_.size * program_.readouts);
-    engine_->SubspaceExpectation(batch_, subspace_, values.data(), own->data());
+    if (!values) {
+      unwanted.resize(batch_.size * program_.readouts);
+      values = unwanted.data();
+    }
+    engine_->SubspaceExpectation(batch_, subspace_, values, own->data());
     states = own->data();
   }
   engine_->SubspaceGradient(batch_, subspace_, upstream, states, shared_gradients);

@@ -40,9 +40,17 @@ class Evaluation {
   void Gradient(const T* upstream, T* kept, int64_t kept_reals, bool kept_is_mutable,
                 double* shared_gradients, double* per_example_gradients);
 
+  // Both, of each example while its state is in the caches.
+  void ValuesAndGradient(const T* upstream, T* values, double* shared_gradients,
+                         double* per_example_gradients);
+
  private:
   int64_t StateReals() const;  // of kept states, without alignment and trailer
-  void SubspaceGradient(const T* upstream, const T* states, double* shared_gradients);
+  // As Gradient. `states` are those of Expectation; if they are null, `values` receives the values,
+  // unless it is null.
+  void GradientFrom(const T* upstream, T* states, bool states_are_mutable, T* values,
+                    double* shared_gradients, double* per_example_gradients);
+  void SubspaceGradient(const T* upstream, const T* states, T* values, double* shared_gradients);
 
   StateVectorEngine<T>* engine_;
   const Program& program_;

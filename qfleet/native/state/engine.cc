@@ -302,7 +302,7 @@ void StateVectorEngine<T>::Expectation(const Batch& batch, T* values, T* cached,
 template <class T>
 void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* cached,
                                     int64_t cached_reals, bool cached_is_mutable,
-                                    bool want_per_example, double* shared_gradients,
+                                    bool want_per_example, T* values, double* shared_gradients,
                                     double* per_example_gradients) {
   if (device_ && batch.size)
     return device_->Gradient(batch, upstream, shared_gradients,
@@ -318,6 +318,7 @@ void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* ca
         if (!psi) {
           psi = acquire();
           Evolve(call, tile, parallel, psi);
+          if (values) Measure(call, tile, parallel, psi, nullptr, values);
         } else if (!cached_is_mutable) {
           psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
         }

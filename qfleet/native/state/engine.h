@@ -76,9 +76,10 @@ class StateVectorEngine {
 
   // Adds dL/dshared to shared_gradients[E] and, if `want_per_example`, writes dL/dper_example to
   // per_example_gradients[b][F], given upstream[b][k] = dL/dvalues. `cached` is the output of
-  // Expectation, or empty. It is overwritten if `cached_is_mutable`.
+  // Expectation, or empty. It is overwritten if `cached_is_mutable`. Without it, `values` receives
+  // those of Expectation, unless it is null.
   void Gradient(const Batch& batch, const T* upstream, T* cached, int64_t cached_reals,
-                bool cached_is_mutable, bool want_per_example, double* shared_gradients,
+                bool cached_is_mutable, bool want_per_example, T* values, double* shared_gradients,
                 double* per_example_gradients);
 
   // With J = dvalues/dexponents and H the Hessian of sum(upstream * values): writes J tangents to
@@ -106,7 +107,7 @@ class StateVectorEngine {
                           T* cached, int64_t cached_reals);
   void ReducedGradient(const Batch& batch, const ReducedObservables& observables, const T* upstream,
                        T* cached, int64_t cached_reals, bool cached_is_mutable,
-                       bool want_per_example, double* shared_gradients,
+                       bool want_per_example, T* values, double* shared_gradients,
                        double* per_example_gradients, double* matrix_gradients);
 
   // states[b][2**N] (re, im). Bit i of the program's index is bit order[i] of the state's index.

@@ -196,8 +196,8 @@ template <class T>
 void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
                                            const ReducedObservables& observables, const T* upstream,
                                            T* cached, int64_t cached_reals, bool cached_is_mutable,
-                                           bool want_per_example, double* shared_gradients,
-                                           double* per_example_gradients,
+                                           bool want_per_example, T* values,
+                                           double* shared_gradients, double* per_example_gradients,
                                            double* matrix_gradients) {
   const TileLayout layout = TileLayoutFor(batch);
   // As the other sums, these are added in the order of the tiles.
@@ -218,6 +218,7 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
           density = own_density->data;
           Evolve(call, tile, parallel, psi);
           Reduce(reduced, parallel, psi, density);
+          if (values) ReducedValues(reduced, tile, density, values);
         } else {
           psi = cached + at * reals;
           density = cached + cached_tiles * reals + at * reduced.density_reals;
@@ -238,8 +239,8 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
   template void StateVectorEngine<T>::ReducedExpectation(const Batch&, const ReducedObservables&, \
                                                          T*, T*, int64_t);                        \
   template void StateVectorEngine<T>::ReducedGradient(const Batch&, const ReducedObservables&,    \
-                                                      const T*, T*, int64_t, bool, bool, double*, \
-                                                      double*, double*);
+                                                      const T*, T*, int64_t, bool, bool, T*,      \
+                                                      double*, double*, double*);
 QFLEET_INSTANTIATE(float)
 QFLEET_INSTANTIATE(double)
 

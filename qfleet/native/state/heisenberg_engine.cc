@@ -159,13 +159,14 @@ void HeisenbergEngine<T>::Expectation(const Batch& batch, T* values, T* cached,
 template <class T>
 void HeisenbergEngine<T>::Gradient(const Batch& batch, const T* upstream, T* cached,
                                    int64_t cached_reals, bool cached_is_mutable,
-                                   bool want_per_example, double* shared_gradients,
+                                   bool want_per_example, T* values, double* shared_gradients,
                                    double* per_example_gradients) {
   if (batch.size == 0) return;
   const std::shared_ptr<const Tail> tail = TailFor(batch);
   std::vector<double> weights(tail->observables.matrices.size());
   head_.ReducedGradient(batch, tail->observables, upstream, cached, cached_reals, cached_is_mutable,
-                        want_per_example, shared_gradients, per_example_gradients, weights.data());
+                        want_per_example, values, shared_gradients, per_example_gradients,
+                        weights.data());
   if (!tail_has_exponents_) return;
   // With W_k = sum_b upstream_bk rho_b, L = sum_k tr(W_k U^dagger O_k U), so that
   // dL/dU = 2 sum_k O_k U W_k.

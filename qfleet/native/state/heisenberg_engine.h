@@ -28,7 +28,7 @@ class HeisenbergEngine {
   int64_t CachedReals(const Batch& batch, int64_t most) const;
   void Expectation(const Batch& batch, T* values, T* cached, int64_t cached_reals);
   void Gradient(const Batch& batch, const T* upstream, T* cached, int64_t cached_reals,
-                bool cached_is_mutable, bool want_per_example, double* shared_gradients,
+                bool cached_is_mutable, bool want_per_example, T* values, double* shared_gradients,
                 double* per_example_gradients);
 
  private:

@@ -85,7 +85,7 @@ void CompareExpectations(const CircuitCase& test_case, Engine* engine, const Bat
   engine->Expectation(batch, values->data(), nullptr, 0);
   CheckClose(*values, Rows<double>(test_case, size, values_of), tolerance * scale.strings,
              context + ", values");
-  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, shared->data(),
+  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, nullptr, shared->data(),
                    per_example->data());
   CheckClose(*shared, Sum(test_case, size, &Example::gradients), tolerance * scale.upstream,
              context + ", shared gradients");
@@ -96,9 +96,20 @@ void CompareExpectations(const CircuitCase& test_case, Engine* engine, const Bat
 
   // Without per-example gradients; shared gradients are added to the output.
   ExactBuffer<double> added(test_case.circuit.shared, 1.0);
-  engine->Gradient(batch, upstream.data(), nullptr, 0, false, false, added.data(), nullptr);
+  engine->Gradient(batch, upstream.data(), nullptr, 0, false, false, nullptr, added.data(),
+                   nullptr);
   for (size_t e = 0; e < added.size(); ++e) added[e] -= 1;
   CheckClose(added, *shared, tolerance * scale.upstream, context + ", shared gradients only");
+
+  // With the values, of the same passes.
+  ExactBuffer<T> same(values->size());
+  ExactBuffer<double> shared_again(shared->size()), per_example_again(per_example->size());
+  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, same.data(),
+                   shared_again.data(), per_example_again.data());
+  CheckClose(same, Rows<double>(test_case, size, values_of), tolerance * scale.strings,
+             context + ", values with the gradients");
+  CHECK(shared_again == *shared && per_example_again == *per_example,
+        context + ", gradients with the values");
 
   // With cached states of all tiles, or of the last one.
   for (int64_t most : {int64_t{1} << 40, int64_t{1}}) {
@@ -110,7 +121,7 @@ void CompareExpectations(const CircuitCase& test_case, Engine* engine, const Bat
     for (bool is_mutable : {false, true}) {
       ExactBuffer<double> shared_gradients(test_case.circuit.shared),
           per_example_gradients(per_example->size());
-      engine->Gradient(batch, upstream.data(), cached.data(), reals, is_mutable, true,
+      engine->Gradient(batch, upstream.data(), cached.data(), reals, is_mutable, true, nullptr,
                        shared_gradients.data(), per_example_gradients.data());
       CHECK(shared_gradients == *shared && per_example_gradients == *per_example,
             context + ", from cached states");
@@ -268,8 +279,8 @@ void CallAll(const Program& program, StateVectorEngine<T>* engine, int64_t size,
   std::vector<int64_t> order(program.qubits);
   std::iota(order.begin(), order.end(), 0);
   engine->Expectation(batch, values.data(), nullptr, 0);
-  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, shared_gradients.data(),
-                   per_example_gradients.data());
+  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, nullptr,
+                   shared_gradients.data(), per_example_gradients.data());
   engine->State(batch, order.data(), states.data());
   engine->StateGradient(batch, order.data(), states.data(), states.data(), true,
                         shared_gradients.data(), per_example_gradients.data());

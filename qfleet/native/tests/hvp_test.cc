@@ -353,8 +353,8 @@ void HvpsEqualDifferences(bool light) {
         Vector values(test_case.upstream.size()), by_shared(shared.size()),
             by_example(per_example.size());
         engine.Expectation(batch, values.data(), nullptr, 0);
-        engine.Gradient(batch, test_case.upstream.data(), nullptr, 0, false, true, by_shared.data(),
-                        by_example.data());
+        engine.Gradient(batch, test_case.upstream.data(), nullptr, 0, false, true, nullptr,
+                        by_shared.data(), by_example.data());
         return Concatenate(values, by_shared, by_example);
       };
       const auto vector = [](const ExactBuffer<double>& buffer) {

@@ -227,7 +227,8 @@ void LargeState(bool light) {
   for (double cosine : cosines) expected += cosine;
   CheckClose(value, std::vector<double>{expected}, 1e-5 * large, "value");
   ExactBuffer<double> results(large);
-  engine.Gradient(batch, upstream.data(), nullptr, 0, false, false, results.data(), nullptr);
+  engine.Gradient(batch, upstream.data(), nullptr, 0, false, false, nullptr, results.data(),
+                  nullptr);
   CheckClose(results, gradients, 1e-5 * large, "gradients");
 }
 
