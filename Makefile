@@ -146,11 +146,12 @@ delete-training delete-inference delete-tensorboard:
 
 # Many tests wait for processes: four run at a time, also on two CPUs. Each takes up to 4 GB. File by file:
 # what a file shares, such as a group of processes, is started once. The order is that of the folders.
-override pytest := .venv/bin/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+override slowest := --durations=20 --durations-min=5
+override pytest := .venv/bin/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(slowest)
 # Files with the marker of a tier, to collect no others.
 override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 # TensorFlow Quantum is the referee of these tests.
-override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=worksteal \
+override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=worksteal $(slowest) \
 	tests/tfq $(call marked,tfq)
 
 .PHONY: test test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
@@ -183,7 +184,7 @@ test-nightly: test-environments ## run the tests that take longest: more than an
 test-adapters: ## run the tests of the adapters: PyTorch, JAX, Keras 3, PennyLane; in an environment of 5 GB
 	@$(no_settings)$(setup) $(peers)
 	@.venv-peers/bin/python -m qfleet.native >/dev/null
-	@.venv-peers/bin/python -m pytest --numprocesses=2 --dist=worksteal \
+	@.venv-peers/bin/python -m pytest --numprocesses=2 --dist=worksteal $(slowest) \
 		--confcutdir=tests/adapters tests/adapters
 
 gpu-check: ## build, test and measure the engine on this machine's GPU, without network: DEVICE=host practises
