@@ -1,0 +1,198 @@
+// The launches for the examples that are computed at once.
+#ifndef QFLEET_CUDA_CHUNK_LAUNCHES_H_
+#define QFLEET_CUDA_CHUNK_LAUNCHES_H_
+
+#include "typed_program.h"
+
+namespace qfleet {
+namespace device {
+
+template <class T>
+GateView<T> TypedProgram<T>::Gates(const Inputs& inputs, int64_t first) {
+  GateView<T> gates = gates_;
+  gates.shared = inputs.shared.in(inputs_.data());
+  gates.per_example_at = inputs.per_example.in(inputs_.data()) + first * sizes_.per_example;
+  gates.matrices = inputs.matrices.in(inputs_.data());
+  return gates;
+}
+
+template <class T>
+template <class From>
+void TypedProgram<T>::Sum(const From* in, int64_t rows, int64_t stride, int64_t width, bool add,
+                          const Scratch& scratch, Wide* out) {
+  if (width == 0) return;
+  const unsigned columns = static_cast<unsigned>(DivideUp(width, kSumColumns));
+  const int64_t shared_bytes = kSumThreads * kWideBytes;
+  const int64_t segments = std::min(kMaxSegments, rows / kSegmentRows);
+  if (segments > 1) {
+    Wide* partial = scratch.segments.in(scratch_.data());
+    Launch(SumRows<From, Wide>, dim3(columns, static_cast<unsigned>(segments)), kSumThreads,
+           shared_bytes, stream_, in, rows, stride, width, false, partial);
+    Launch(SumRows<Wide, Wide>, dim3(columns), kSumThreads, shared_bytes, stream_,
+           static_cast<const Wide*>(partial), segments, width, width, add, out);
+  } else {
+    Launch(SumRows<From, Wide>, dim3(columns), kSumThreads, shared_bytes, stream_, in, rows, stride,
+           width, add, out);
+  }
+}
+
+template <class T>
+void TypedProgram<T>::BeginChunk(const Inputs& inputs, const Scratch& scratch, int64_t first,
+                                 int64_t count, bool coefficients) {
+  char* base = scratch_.data();
+  ForEach(count * sizes_.product_count * 4, WriteProducts<T>, Gates(inputs, first), count,
+          scratch.products.in(base));
+  if (coefficients)
+    ForEach(count * sizes_.string_count, WriteCoefficients<T>, count, sizes_.string_count,
+            sizes_.readouts, weights_,
+            static_cast<const T*>(inputs.upstream.in(inputs_.data()) + first * sizes_.readouts),
+            scratch.coefficients.in(base));
+}
+
+template <class T>
+void TypedProgram<T>::EvolveSmallChunk(const Inputs& inputs, const Scratch& scratch,
+                                       const Division& division, int64_t count, int32_t mode,
+                                       bool values, bool gradient) {
+  char* base = scratch_.data();
+  SmallArguments<T> arguments = {};
+  arguments.program = View(mode);
+  arguments.size = count;
+  arguments.matrices = inputs.matrices.in(inputs_.data());
+  arguments.products = scratch.products.in(base);
+  if (values) arguments.string_values = scratch.string_values.in(base);
+  if (gradient) {
+    arguments.coefficients = scratch.coefficients.in(base);
+    arguments.unit_sums = scratch.unit_sums.in(base);
+    arguments.product_sums = scratch.product_sums.in(base);
+  }
+  PickSmall([&](auto* kernel) {
+    Launch(kernel, dim3(static_cast<unsigned>(division.grid)), division.threads,
+           division.shared_bytes, stream_, arguments);
+  });
+}
+
+template <class T>
+WideArguments<T> TypedProgram<T>::WideCall(const Inputs& inputs, const Scratch& scratch,
+                                           int32_t mode) {
+  char* base = scratch_.data();
+  WideArguments<T> arguments = {};
+  arguments.program = View(mode);
+  arguments.tiles = int64_t{1} << (sizes_.qubits - tile_bits_);
+  arguments.blocks = window_blocks_;
+  arguments.matrices = inputs.matrices.in(inputs_.data());
+  arguments.products = scratch.products.in(base);
+  arguments.psi = scratch.psi.in(base);
+  arguments.lambda = scratch.lambda.in(base);
+  arguments.unit_sums = scratch.unit_sums.in(base);
+  return arguments;
+}
+
+template <class T>
+void TypedProgram<T>::ForwardWide(const Inputs& inputs, const Scratch& scratch,
+                                  const Division& division, int64_t count) {
+  WideArguments<T> arguments = WideCall(inputs, scratch, 0);
+  arguments.fresh = 1;
+  for (const WindowTable& window : windows_.windows) {
+    arguments.window = window;
+    Launch(
+        ForwardWindow<T>, dim3(static_cast<unsigned>(division.parts), static_cast<unsigned>(count)),
+        division.threads, static_cast<int64_t>(sizeof(C)) << window.bit_count, stream_, arguments);
+    arguments.fresh = 0;
+  }
+}
+
+template <class T>
+void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
+                                   const Division& division, int64_t count, int32_t mode,
+                                   const Results& results, bool add) {
+  char* base = scratch_.data();
+  WideArguments<T> arguments = WideCall(inputs, scratch, mode);
+  const int64_t slots = sizes_.block_sums + sizes_.product_sums;
+  Wide* sums = scratch.unit_sums.in(base);
+  FillZero(sums, count * division.parts * slots * kMatrixReals * kWideBytes, stream_);
+  const auto needed = [&](const WindowTable& window) {
+    for (int32_t b = window.first; b < window.first + window.count; ++b)
+      if (windows_.blocks[b].gradient[mode] || windows_.blocks[b].uncompute[mode]) return true;
+    return false;
+  };
+  size_t earliest = windows_.windows.size();
+  for (size_t w = windows_.windows.size(); w-- > 0;)
+    if (needed(windows_.windows[w])) earliest = w;
+  for (size_t w = windows_.windows.size(); w-- > earliest;) {
+    arguments.window = windows_.windows[w];
+    // A window that changes the places must be undone, too.
+    const PlaceTable &begin = arguments.window.begin, &end = arguments.window.end;
+    if (!needed(arguments.window) && std::memcmp(&begin, &end, sizeof(begin)) == 0) continue;
+    arguments.store = w > earliest;
+    Launch(BackwardWindow<T>,
+           dim3(static_cast<unsigned>(division.parts), static_cast<unsigned>(count)),
+           division.threads, division.shared_bytes, stream_, arguments);
+  }
+  Sum(sums, count * division.parts, slots * kMatrixReals, sizes_.block_sums * kMatrixReals, add,
+      scratch, results.block_sums.in(results_.data()));
+  if (sizes_.product_sums == 0) return;
+  // The parts of each example become its sums.
+  const int64_t width = sizes_.product_sums * kMatrixReals;
+  Launch(SumRows<Wide, T>,
+         dim3(static_cast<unsigned>(DivideUp(width, kSumColumns)), static_cast<unsigned>(count)),
+         kSumThreads, kSumThreads * kWideBytes, stream_,
+         static_cast<const Wide*>(sums + sizes_.block_sums * kMatrixReals), count * division.parts,
+         slots * kMatrixReals, width, false, scratch.product_sums.in(base));
+}
+
+template <class T>
+void TypedProgram<T>::WriteChunkValues(const Scratch& scratch, const Division& division,
+                                       const Results& results, int64_t first, int64_t count) {
+  char* base = scratch_.data();
+  T* values = results.values.in(results_.data()) + first * sizes_.readouts;
+  if (small_) {
+    ForEach(count * sizes_.readouts * kWarp, WriteValues<T, T>, count, sizes_.string_count,
+            sizes_.readouts, weights_, offsets_,
+            static_cast<const T*>(scratch.string_values.in(base)), 1, values);
+    return;
+  }
+  const int32_t threads = division.threads;
+  Launch(MeasureWide<T>, dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
+         threads, kMeasuredAtOnce * threads / kWarp * kWideBytes, stream_, View(0),
+         static_cast<const C*>(scratch.psi.in(base)), scratch.parts.in(base));
+  ForEach(count * sizes_.readouts * kWarp, WriteValues<T, Wide>, count, sizes_.string_count,
+          sizes_.readouts, weights_, offsets_, static_cast<const Wide*>(scratch.parts.in(base)),
+          static_cast<int32_t>(MeasureParts()), values);
+}
+
+template <class T>
+void TypedProgram<T>::DifferentiateChunk(const Inputs& inputs, const Scratch& scratch,
+                                         const Results& results, int64_t first, int64_t count,
+                                         int32_t mode, bool per_example, bool add) {
+  if (sizes_.product_sums == 0) {
+    if (per_example && first == 0)
+      FillZero(results.per_example.in(results_.data()), results.per_example.count * kWideBytes,
+               stream_);
+    if (first == 0)
+      FillZero(results.shared_derivatives.in(results_.data()),
+               results.shared_derivatives.count * kWideBytes, stream_);
+    return;
+  }
+  char* base = scratch_.data();
+  FillZero(scratch.sequence_sums.in(base),
+           scratch.sequence_sums.count * static_cast<int64_t>(sizeof(T)), stream_);
+  FillZero(scratch.derivatives.in(base), scratch.derivatives.count * kWideBytes, stream_);
+  const ProductGradientTargets<T> targets = {
+      scratch.product_sums.in(base), scratch.sequence_sums.in(base), scratch.derivatives.in(base)};
+  ForEach(count * sizes_.product_count, DifferentiateProducts<T>, Gates(inputs, first), count, mode,
+          targets);
+  Sum(static_cast<const T*>(targets.sequence_sums), count, sizes_.sequence_sums * kMatrixReals,
+      sizes_.sequence_sums * kMatrixReals, add, scratch, results.sequence_sums.in(results_.data()));
+  Sum(static_cast<const Wide*>(targets.derivatives), count, sizes_.derivative_count,
+      sizes_.derivative_count, add, scratch, results.shared_derivatives.in(results_.data()));
+  if (per_example)
+    ForEach(count * sizes_.per_example, GatherDerivatives<Wide>, count, sizes_.per_example,
+            sizes_.derivative_count, derivative_first_, derivative_list_,
+            static_cast<const Wide*>(targets.derivatives),
+            results.per_example.in(results_.data()) + first * sizes_.per_example);
+}
+
+}  // namespace device
+}  // namespace qfleet
+
+#endif  // QFLEET_CUDA_CHUNK_LAUNCHES_H_

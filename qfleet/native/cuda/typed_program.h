@@ -1,0 +1,144 @@
+// A program for one type of reals: its tables, and what its calls consist of.
+#ifndef QFLEET_CUDA_TYPED_PROGRAM_H_
+#define QFLEET_CUDA_TYPED_PROGRAM_H_
+
+#include "device_program.h"
+#include "gate_kernels.h"
+#include "memory.h"
+#include "small_kernels.h"
+#include "wide_kernels.h"
+#include "windows.h"
+
+namespace qfleet {
+namespace device {
+
+constexpr int32_t kSmallThreads = kIsHostExecutor ? 64 : 128, kGateThreads = 128;
+constexpr int32_t kWideThreads = kIsHostExecutor ? 64 : 256;
+constexpr int64_t kWideTileBytes = 64 << 10;  // of both states, so that thread blocks share an SM
+constexpr int64_t kScratchBytes = kIsHostExecutor ? 1 << 20 : 512 << 20;
+constexpr int64_t kMaxSegments = 32, kSegmentRows = 128;
+constexpr int64_t kWaves = 2;          // of thread blocks in a launch for wide states
+constexpr int64_t kMostParts = 256;    // of a state that is measured
+constexpr double kUsableMemory = 0.9;  // of the free memory of the device
+
+inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline std::string Mebibytes(int64_t bytes) {
+  return std::to_string(DivideUp(bytes, 1 << 20)) + " MiB";
+}
+
+template <class T>
+class TypedProgram : public Program {
+ public:
+  TypedProgram(int32_t device, const ProgramTables& tables, std::shared_ptr<Workspace> workspace);
+  ~TypedProgram() override;
+
+  void Evaluate(const Call& call, void* values, const void* upstream,
+                const GradientResults* results) override;
+  void State(const Call& call, const int64_t* order, void* states) override;
+  void StateGradient(const Call& call, const int64_t* order, const void* states,
+                     const void* upstream, const GradientResults& results) override;
+
+ private:
+  using C = Complex<T>;
+  using Wide = WideOf<T>;
+  static constexpr int64_t kWideBytes = sizeof(Wide);
+  // Tangents double the registers of a thread and the memory of a state.
+  static constexpr bool kTangents = kHasTangents<T>;
+  static constexpr int32_t kMaxThreads = kTangents ? 256 : 512, kLaneBlocks = kTangents ? 2 : 4;
+  static constexpr int32_t kMaxLaneQubits = kTangents ? 8 : 9;
+
+  // The arrays of a batch on the device. Inputs come in one copy, results leave in one.
+  struct Inputs {
+    Layout layout;
+    Layout::Array<C> matrices;
+    Layout::Array<Wide> shared, per_example;
+    Layout::Array<T> upstream;
+  };
+  struct Results {
+    Layout layout;
+    Layout::Array<T> values;
+    Layout::Array<Wide> block_sums, sequence_sums, shared_derivatives, per_example;
+  };
+  // Of as many examples as are computed at once.
+  struct Scratch {
+    Layout layout;
+    Layout::Array<C> products;
+    Layout::Array<T> coefficients, string_values, product_sums, sequence_sums;
+    Layout::Array<Wide> derivatives, unit_sums, parts, segments;
+    Layout::Array<C> psi, lambda;
+  };
+  // How a call is divided: `chunk` examples at once, by `units` that keep sums of their own.
+  struct Division {
+    int64_t chunk, units;
+    int64_t grid;   // thread blocks for small states
+    int64_t parts;  // thread blocks that share a wide state
+    int32_t threads;
+    int64_t shared_bytes;
+  };
+  Inputs StageInputs(const Call& call, const T* upstream);
+  Results LayoutResults(const Call& call, bool values, bool gradient);
+  void ReturnResults(const Results& results, void* values, const GradientResults* gradient);
+  Scratch LayoutScratch(const Division& division, bool states, bool gradient);
+  // Thread blocks that share a state's measurement: each thread takes a strip or more.
+  int64_t MeasureParts() const {
+    const int64_t strips = (int64_t{1} << sizes_.qubits) / (kWideThreads * kWideStrip);
+    return std::min(kMostParts, std::max<int64_t>(strips, 1));
+  }
+  // At 12 qubits three states fit into a multiprocessor if their threads are few.
+  bool has_few_threads() const { return !kTangents && sizes_.qubits == 12; }
+  Division DivideSmall(int64_t size, bool gradient);
+  Division DivideWide(int64_t size, bool gradient);
+  int64_t ScratchBytesPerExample() const;
+  void ReserveScratch(const Scratch& scratch, const char* what);
+
+  ProgramView<T> View(int32_t mode) const;
+  GateView<T> Gates(const Inputs& inputs, int64_t first);
+  template <class Kernel>
+  void PickSmall(const Kernel& visit) const;
+  void BeginChunk(const Inputs& inputs, const Scratch& scratch, int64_t first, int64_t count,
+                  bool coefficients);
+  void EvolveSmallChunk(const Inputs& inputs, const Scratch& scratch, const Division& division,
+                        int64_t count, int32_t mode, bool values, bool gradient);
+  WideArguments<T> WideCall(const Inputs& inputs, const Scratch& scratch, int32_t mode);
+  void ForwardWide(const Inputs& inputs, const Scratch& scratch, const Division& division,
+                   int64_t count);
+  void BackwardWide(const Inputs& inputs, const Scratch& scratch, const Division& division,
+                    int64_t count, int32_t mode, const Results& results, bool add);
+  void WriteChunkValues(const Scratch& scratch, const Division& division, const Results& results,
+                        int64_t first, int64_t count);
+  void DifferentiateChunk(const Inputs& inputs, const Scratch& scratch, const Results& results,
+                          int64_t first, int64_t count, int32_t mode, bool per_example, bool add);
+  template <class From>
+  void Sum(const From* in, int64_t rows, int64_t stride, int64_t width, bool add,
+           const Scratch& scratch, Wide* out);
+  template <class Kernel, class... Arguments>
+  void ForEach(int64_t count, Kernel* kernel, Arguments... arguments) {
+    if (count > 0)
+      Launch(kernel, dim3(static_cast<unsigned>(DivideUp(count, kGateThreads))), kGateThreads, 0,
+             stream_, arguments...);
+  }
+
+  const int32_t device_;
+  const DeviceFacts facts_;
+  ProgramTables sizes_;  // its pointers are the caller's, and not used
+  DeviceTables tables_;
+  ProgramView<T> view_ = {};
+  GateView<T> gates_ = {};
+  const double *weights_, *offsets_;
+  const int32_t *derivative_first_, *derivative_list_;
+  WindowPlan windows_;
+  const PassBlock* window_blocks_;
+  int32_t tile_bits_, lanes_;
+  bool small_;
+  const Stream stream_ = workspace->stream;
+  PinnedMemory &pinned_inputs_ = workspace->pinned_inputs,
+               &pinned_results_ = workspace->pinned_results;
+  DeviceMemory &inputs_ = workspace->inputs, &results_ = workspace->results,
+               &scratch_ = workspace->scratch;
+};
+
+}  // namespace device
+}  // namespace qfleet
+
+#endif  // QFLEET_CUDA_TYPED_PROGRAM_H_
