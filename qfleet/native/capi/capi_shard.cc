@@ -2,7 +2,9 @@
 
 namespace qfleet {
 
-const qfleet_shard& Shard::Required(const qfleet_shard* shard) {
+const qfleet_shard& Shard::Required(const qfleet_shard* shard, bool on_device) {
+  if (on_device)
+    throw std::invalid_argument("a program on a device has no stages: use qfleet_program_create");
   if (!shard) throw std::invalid_argument("shard must not be null");
   return *shard;
 }

@@ -16,7 +16,7 @@ constexpr int64_t kStateAlignmentBytes = 64;  // of states in a caller's buffer
 struct Shard {
   template <class T>
   Shard(StateVectorEngine<T>* engine, const Program& program_, const qfleet_shard* shard)
-      : Shard(program_, shard, MakeBatch<T>(program_, Required(shard).batch)) {
+      : Shard(program_, shard, MakeBatch<T>(program_, Required(shard, engine->device()).batch)) {
     SetLayout(engine->TileLayoutFor(batch));
   }
   Shard(const Shard&) = delete;  // batch refers to bits
@@ -56,7 +56,7 @@ struct Shard {
 
  private:
   Shard(const Program& program_, const qfleet_shard* shard, const Batch& made);
-  static const qfleet_shard& Required(const qfleet_shard* shard);
+  static const qfleet_shard& Required(const qfleet_shard* shard, bool on_device);
   void SetLayout(const TileLayout& chosen);
 };
 

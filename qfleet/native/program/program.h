@@ -11,7 +11,8 @@ namespace qfleet {
 
 using Complex = std::complex<double>;
 
-// The matrix sum_k exp(i pi sum_e half_turns[k][e] t_e) projectors[k]; constant without exponents.
+// The matrix sum_k exp(i pi sum_e half_turns[k][e] t_e) projectors[k]; projectors[0] without
+// exponents.
 struct Factor {
   int32_t size;                     // D: 2 or 4
   int32_t spaces;                   // K: eigenspaces

@@ -19,6 +19,7 @@ Factor ReadFactor(Reader* in, int64_t shared, int64_t per_example) {
   if (factor.size == 3) throw Corrupt();
   factor.spaces = static_cast<int32_t>(in->Int(1, 4096));
   const int64_t exponents = in->Count();
+  if (exponents == 0 && factor.spaces != 1) throw Corrupt();
   factor.exponents = in->Ints(exponents, -per_example, shared - 1);
   for (int64_t e : factor.exponents) factor.per_example |= e < 0;
   const int64_t entries = factor.size * factor.size;

@@ -58,7 +58,7 @@ class StateVectorEngine {
   const Program& program() const { return *program_; }
 
   // From now on, values, states and derivatives of whole programs are computed on a device. It
-  // keeps no states between calls. Stages stay here.
+  // keeps no states between calls, and has no stages.
   void UseDevice(std::unique_ptr<DeviceEngine> device);
   DeviceEngine* device() const { return device_.get(); }  // null: all is computed here
 

@@ -111,6 +111,10 @@ void CorruptPrograms(bool light) {
   circuit.prefix = 3;
   CHECK(IsRejected(circuit), "exponents in the prefix");
   circuit = ValidCircuit();
+  for (Gate& gate : circuit.gates)
+    if (gate.exponents.empty()) gate.projectors.push_back(gate.projectors[0]);
+  CHECK(IsRejected(circuit), "two projectors without an exponent");
+  circuit = ValidCircuit();
   circuit.strings[0].flip = 64;
   CHECK(IsRejected(circuit), "a string with a bit out of range");
 

@@ -1,0 +1,125 @@
+"""Laws of programs on a device: equal to the CPU's, or refused in one sentence."""
+
+import warnings
+from ctypes import byref
+from itertools import pairwise
+from random import Random
+from typing import get_args
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+import qfleet
+from qfleet.compiler.choose_method import Method
+from qfleet.engine import devices, library
+from tests.support.device_library import DEVICE, build_device_library
+from tests.support.random_circuits import INPUTS, PARAMETERS, TABLES
+
+device_library = pytest.fixture(build_device_library, scope="session", autouse=True)
+
+SYMBOLS = sympy.symbols((*INPUTS, *PARAMETERS))
+QUBITS = cirq.LineQubit.range(11)
+BATCH = 5
+TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
+FIXED = (8, 6, 5, 3)  # gates of the kind `fixed`, by width
+METHODS = [(one, False) for one in get_args(Method)]
+METHODS += [(one, True) for one in get_args(Method) if one != "tensor_network"]
+ON_DEVICE = {"auto", "state_vector", "subspace"}
+ROTATIONS = [cirq.ry(SYMBOLS[at % 7] + at).on(one) for at, one in enumerate(QUBITS)]
+CHAIN = [cirq.CZ(one, other) for one, other in pairwise(QUBITS)]
+
+
+def require_equal(
+    circuit: cirq.Circuit, observables: list[cirq.PauliSum], dtype: str = "complex64"
+) -> None:
+    """Compare values and gradients of a circuit with those of the CPU."""
+    options = {"dtype": dtype, "method": "state_vector"}
+    made, wanted = (
+        qfleet.compile(circuit, INPUTS, PARAMETERS, observables, device=place, **options)
+        for place in (DEVICE, "cpu")
+    )
+    rng = np.random.default_rng(len(circuit))
+    point = rng.uniform(-1.5, 1.5, (BATCH, len(INPUTS))), rng.uniform(-1.5, 1.5, len(PARAMETERS))
+    values, gradients = made.value_and_gradient(*point)
+    right_values, right = wanted.value_and_gradient(*point)
+    for found, correct in (
+        (values, right_values),
+        (gradients.inputs, right.inputs),
+        (gradients.parameters, right.parameters),
+    ):
+        assert found is not None
+        assert correct is not None
+        scale = max(1.0, np.abs(correct).max(initial=0))
+        np.testing.assert_allclose(found, correct, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+def draw_circuit(width: int, kind: str, number: int) -> cirq.Circuit:
+    """Return a circuit with two gates of a kind, on the first and on the last qubits."""
+    draw = Random(f"{kind} {number}")
+
+    def turn() -> sympy.Expr:
+        return draw.choice(SYMBOLS) * draw.uniform(-2, 2) + draw.uniform(-1, 1)
+
+    gate = TABLES[width - 1][kind](turn, turn, number)
+    used = QUBITS[: width + 1]
+    between = cirq.CNOT(used[0], used[-1])
+    return cirq.Circuit(ROTATIONS[: width + 1], gate.on(*used[:-1]), between, gate.on(*used[1:]))
+
+
+@pytest.mark.parametrize(
+    ("width", "kind"), [(at, kind) for at, table in enumerate(TABLES, 1) for kind in table]
+)
+def test_each_kind_of_gate_equals_the_cpus(width: int, kind: str) -> None:
+    observable = cirq.Y(QUBITS[0]) * cirq.X(QUBITS[width]) + 0.3 * cirq.Z(QUBITS[0])
+    for number in range(FIXED[width - 1] if kind.startswith("fixed") else 1):
+        require_equal(draw_circuit(width, kind, number), [observable])
+
+
+@pytest.mark.parametrize(("method", "takes_states"), METHODS)
+def test_each_method_is_on_the_device_or_warned_of(method: str, takes_states: bool) -> None:
+    devices.warn_once.cache_clear()
+    observables = [cirq.Z(QUBITS[0]) * cirq.X(QUBITS[2])]
+    circuit = cirq.Circuit(ROTATIONS[:3], CHAIN[:2])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled = qfleet.compile(
+            circuit,
+            INPUTS,
+            PARAMETERS,
+            observables,
+            method=method,
+            initial_states=takes_states,
+            device=DEVICE,
+        )
+    sentences = [str(one.message) for one in caught]
+    if method in ON_DEVICE and not takes_states:
+        assert str(compiled.device) == str(devices.resolve(DEVICE))
+        assert not sentences
+    else:
+        assert compiled.device == devices.CPU
+        assert len(sentences) == 1
+        assert "runs on the CPU" in sentences[0]
+
+
+# A thread block measures 64 strings at a time; 11 qubits have thread blocks of their own.
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("width", [4, 9, 11])
+def test_many_strings_and_constants_equal_the_cpus(width: int, dtype: str) -> None:
+    draw = Random(width)
+    strings = [
+        draw.uniform(-0.1, 0.1)
+        * cirq.PauliString({one: draw.choice("IXYZ") for one in QUBITS[:width]})
+        for _ in range(150)
+    ]
+    observables = [sum(strings, cirq.PauliSum()), cirq.PauliSum() + 0.7]
+    require_equal(cirq.Circuit(ROTATIONS[:width], CHAIN[: width - 1]), observables, dtype)
+    require_equal(cirq.Circuit(ROTATIONS[:width]), observables[1:], dtype)
+
+
+def test_stages_of_a_program_on_a_device_are_refused() -> None:
+    program = qfleet.compile(cirq.Circuit(ROTATIONS[:3]), INPUTS, PARAMETERS, device=DEVICE).program
+    info = library.DeviceInfo()  # never written
+    with pytest.raises(qfleet.ArgumentError, match="no stages"):
+        library.check(library.core().qfleet_stage_layout(program._core.handle, None, byref(info)))
