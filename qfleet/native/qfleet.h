@@ -71,9 +71,9 @@ typedef struct {
 QFLEET_API qfleet_status qfleet_program_create(const void* bytes, int64_t size, int32_t real_bytes,
                                                qfleet_program* program);
 // The same for a device, such as a GPU: `library` is the path of a device library (cuda/), `device`
-// the number of the device. Values, states and derivatives of state vectors are computed there, and
-// no states are kept between calls. Programs of other kinds, and stages, are an error. The first
-// Hessian-vector product makes tables of its own on the device.
+// the number of the device. Values, states, samples and derivatives are computed there, and no
+// states are kept between calls. Programs of other kinds than state vectors, and stages, are an
+// error. The first Hessian-vector product makes tables of its own on the device.
 QFLEET_API qfleet_status qfleet_program_create_on(const void* bytes, int64_t size,
                                                   int32_t real_bytes, const char* library,
                                                   int32_t device, qfleet_program* program);

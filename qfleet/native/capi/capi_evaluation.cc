@@ -96,6 +96,12 @@ void HessianVectorProduct(StatelessEngine<T>* engine, const ProgramSizes& progra
 template <class T>
 void SampleBatch(StateVectorEngine<T>* engine, const Program& program, Batch batch,
                  const int64_t* order, int64_t shots, uint64_t seed, int64_t* samples) {
+  if (DeviceEngine* device = engine->device()) {
+    std::vector<double> norms(batch.size);
+    device->Sample(batch, order, shots, seed, samples, norms.data());
+    for (double norm : norms) RequireNorm(norm);
+    return;
+  }
   const int64_t amplitudes = int64_t{1} << program.qubits, reals = 2 * amplitudes;
   const int64_t size = batch.size,
                 at_once = std::min(

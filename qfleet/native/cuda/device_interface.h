@@ -11,7 +11,7 @@
 namespace qfleet {
 namespace device {
 
-constexpr int32_t kInterfaceVersion = 2;
+constexpr int32_t kInterfaceVersion = 3;
 constexpr int32_t kMatrixReals = 32;  // of a 4 x 4 matrix (re, im); smaller ones use the first
 
 // How a block acts on the amplitudes. `bits` are bits of the amplitude's index.
@@ -141,6 +141,10 @@ struct Interface {
   Status (*state_gradient)(Program* program, const Call* call, const int64_t* order,
                            const void* states, const void* upstream, const GradientResults* results,
                            char* error, int64_t error_size);
+  // samples [size][shots]: numbers of amplitudes in the order of `state`, which shots.h draws with
+  // the seed and the example's number. norms [size]: the sums of the probabilities.
+  Status (*sample)(Program* program, const Call* call, const int64_t* order, int64_t shots,
+                   uint64_t seed, int64_t* samples, double* norms, char* error, int64_t error_size);
 };
 
 }  // namespace device

@@ -21,6 +21,8 @@ struct Program {
   virtual void State(const Call& call, const int64_t* order, void* states) = 0;
   virtual void StateGradient(const Call& call, const int64_t* order, const void* states,
                              const void* upstream, const GradientResults& results) = 0;
+  virtual void Sample(const Call& call, const int64_t* order, int64_t shots, uint64_t seed,
+                      int64_t* samples, double* norms) = 0;
 
   const std::shared_ptr<Workspace> workspace;
 };

@@ -59,6 +59,19 @@ inline BitOrder MakeOrder(int32_t qubits, const int64_t* order) {
 }
 
 template <class T>
+void TypedProgram<T>::WriteStates(const Inputs& inputs, const Scratch& scratch,
+                                  const Division& division, const int64_t* order, int64_t first,
+                                  int64_t count) {
+  char* base = scratch_.data();
+  BeginChunk(inputs, scratch, first, count, false);
+  ForwardWide(inputs, scratch, division, count);
+  Launch(PermuteStates<T>,
+         dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
+         division.threads, 0, stream_, MakeOrder(sizes_.qubits, order), true, T{1},
+         static_cast<const C*>(scratch.psi.in(base)), scratch.lambda.in(base));
+}
+
+template <class T>
 void TypedProgram<T>::State(const Call& call, const int64_t* order, void* states) {
   const std::lock_guard<std::mutex> lock(workspace->mutex);
   UseDevice(device_);
@@ -69,15 +82,47 @@ void TypedProgram<T>::State(const Call& call, const int64_t* order, void* states
   char* base = scratch_.data();
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
-    BeginChunk(inputs, scratch, first, count, false);
-    ForwardWide(inputs, scratch, division, count);
-    Launch(PermuteStates<T>,
-           dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
-           division.threads, 0, stream_, MakeOrder(sizes_.qubits, order), true, T{1},
-           static_cast<const C*>(scratch.psi.in(base)), scratch.lambda.in(base));
+    WriteStates(inputs, scratch, division, order, first, count);
     CopyToHost(static_cast<C*>(states) + (first << sizes_.qubits), scratch.lambda.in(base),
                (count << sizes_.qubits) * static_cast<int64_t>(sizeof(C)), stream_);
     Synchronize(stream_);
+  }
+}
+
+template <class T>
+void TypedProgram<T>::Sample(const Call& call, const int64_t* order, int64_t shots, uint64_t seed,
+                             int64_t* samples, double* norms) {
+  if constexpr (kTangents) {
+    throw DeviceError("a program with tangents has no samples", false);
+  } else {
+    const std::lock_guard<std::mutex> lock(workspace->mutex);
+    UseDevice(device_);
+    const Inputs inputs = StageInputs(call, nullptr);
+    const Division division = DivideWide(call.size, true);
+    Scratch scratch = LayoutScratch(division, true, true);
+    const int64_t amplitudes = int64_t{1} << sizes_.qubits, segments = SegmentCount(amplitudes);
+    const auto sums = scratch.layout.template Add<double>(division.chunk * segments);
+    const auto totals = scratch.layout.template Add<double>(division.chunk);
+    const auto drawn = scratch.layout.template Add<int64_t>(kShotsAtOnce);
+    ReserveScratch(scratch, "the samples");
+    char* base = scratch_.data();
+    const T* const states = reinterpret_cast<const T*>(scratch.lambda.in(base));
+    for (int64_t first = 0; first < call.size; first += division.chunk) {
+      const int64_t count = std::min(division.chunk, call.size - first);
+      WriteStates(inputs, scratch, division, order, first, count);
+      ForEach(count * segments, SumProbabilities<T>, count, amplitudes, states, sums.in(base));
+      ForEach(count, AddUpSegments<double>, count, segments, sums.in(base), totals.in(base));
+      CopyToHost(norms + first, totals.in(base), count * static_cast<int64_t>(sizeof(double)),
+                 stream_);
+      for (int64_t draw = 0; draw < count * shots; draw += kShotsAtOnce) {
+        const int64_t part = std::min(kShotsAtOnce, count * shots - draw);
+        ForEach(part, DrawShots<T>, Draws{seed, part, draw, shots, first}, amplitudes, states,
+                static_cast<const double*>(sums.in(base)), drawn.in(base));
+        CopyToHost(samples + first * shots + draw, drawn.in(base),
+                   part * static_cast<int64_t>(sizeof(int64_t)), stream_);
+      }
+      Synchronize(stream_);
+    }
   }
 }
 

@@ -72,8 +72,13 @@ Status StateGradient(Program* program, const Call* call, const int64_t* order, c
                  [&] { program->StateGradient(*call, order, states, upstream, *results); });
 }
 
-constexpr Interface kInterface = {kInterfaceVersion, Describe, Create,       Destroy,
-                                  Evaluate,          State,    StateGradient};
+Status Sample(Program* program, const Call* call, const int64_t* order, int64_t shots,
+              uint64_t seed, int64_t* samples, double* norms, char* error, int64_t size) {
+  return Guarded(error, size, [&] { program->Sample(*call, order, shots, seed, samples, norms); });
+}
+
+constexpr Interface kInterface = {kInterfaceVersion, Describe, Create,        Destroy,
+                                  Evaluate,          State,    StateGradient, Sample};
 
 }  // namespace
 }  // namespace device

@@ -5,6 +5,7 @@
 #include "device_program.h"
 #include "gate_kernels.h"
 #include "memory.h"
+#include "sample_kernels.h"
 #include "small_kernels.h"
 #include "wide_kernels.h"
 #include "windows.h"
@@ -17,8 +18,9 @@ constexpr int32_t kWideThreads = kIsHostExecutor ? 64 : 256;
 constexpr int64_t kWideTileBytes = 64 << 10;  // of both states, so that thread blocks share an SM
 constexpr int64_t kScratchBytes = kIsHostExecutor ? 1 << 20 : 512 << 20;
 constexpr int64_t kMaxSegments = 32, kSegmentRows = 128;
-constexpr int64_t kWaves = 2;          // of thread blocks in a launch for wide states
-constexpr int64_t kMostParts = 256;    // of a state that is measured
+constexpr int64_t kWaves = 2;        // of thread blocks in a launch for wide states
+constexpr int64_t kMostParts = 256;  // of a state that is measured
+constexpr int64_t kShotsAtOnce = kIsHostExecutor ? 64 : 1 << 20;
 constexpr double kUsableMemory = 0.9;  // of the free memory of the device
 
 inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -38,6 +40,8 @@ class TypedProgram : public Program {
   void State(const Call& call, const int64_t* order, void* states) override;
   void StateGradient(const Call& call, const int64_t* order, const void* states,
                      const void* upstream, const GradientResults& results) override;
+  void Sample(const Call& call, const int64_t* order, int64_t shots, uint64_t seed,
+              int64_t* samples, double* norms) override;
 
  private:
   using C = Complex<T>;
@@ -103,6 +107,9 @@ class TypedProgram : public Program {
   WideArguments<T> WideCall(const Inputs& inputs, const Scratch& scratch, int32_t mode);
   void ForwardWide(const Inputs& inputs, const Scratch& scratch, const Division& division,
                    int64_t count);
+  // Leaves the states of a chunk in scratch.lambda, in the caller's order.
+  void WriteStates(const Inputs& inputs, const Scratch& scratch, const Division& division,
+                   const int64_t* order, int64_t first, int64_t count);
   void BackwardWide(const Inputs& inputs, const Scratch& scratch, const Division& division,
                     int64_t count, int32_t mode, const Results& results, bool add);
   void WriteChunkValues(const Scratch& scratch, const Division& division, const Results& results,

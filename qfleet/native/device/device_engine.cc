@@ -167,11 +167,6 @@ void DeviceEngine::Expectation(const Batch& batch, void* values) {
   Run(interface_->evaluate, program_, &prepared.call, values, no_upstream, no_results);
 }
 
-void DeviceEngine::Gradient(const Batch& batch, const void* upstream, double* shared_gradients,
-                            double* per_example_gradients) {
-  ValuesAndGradient(batch, upstream, nullptr, shared_gradients, per_example_gradients);
-}
-
 void DeviceEngine::ValuesAndGradient(const Batch& batch, const void* upstream, void* values,
                                      double* shared_gradients, double* per_example_gradients) {
   std::fill_n(shared_gradients, source_.shared, 0.0);
@@ -259,6 +254,13 @@ void DeviceEngine::StateGradient(const Batch& batch, const int64_t* order, const
                     Run(interface_->state_gradient, program_, call, order, states, upstream,
                         results);
                   });
+}
+
+void DeviceEngine::Sample(const Batch& batch, const int64_t* order, int64_t shots, uint64_t seed,
+                          int64_t* samples, double* norms) {
+  PreparedCall prepared;
+  Prepare(batch, &prepared);
+  Run(interface_->sample, program_, &prepared.call, order, shots, seed, samples, norms);
 }
 
 void DeviceEngine::Complete(const Batch& batch, const SharedMatrices& matrices,

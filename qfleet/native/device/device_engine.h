@@ -39,13 +39,19 @@ class DeviceEngine {
   void ValuesAndGradient(const Batch& batch, const void* upstream, void* values,
                          double* shared_gradients, double* per_example_gradients);
   void Gradient(const Batch& batch, const void* upstream, double* shared_gradients,
-                double* per_example_gradients);
+                double* per_example_gradients) {
+    ValuesAndGradient(batch, upstream, nullptr, shared_gradients, per_example_gradients);
+  }
   // Its program is made with the first one, so that gradients do not pay for it.
   void HessianVectorProduct(const Batch& batch, const void* upstream, void* value_tangents,
                             double* shared_results, double* per_example_results);
   void State(const Batch& batch, const int64_t* order, void* states);
   void StateGradient(const Batch& batch, const int64_t* order, const void* states,
                      const void* upstream, double* shared_gradients, double* per_example_gradients);
+  // As SampleState for all examples, whose states stay on the device. norms [size] are the sums of
+  // their probabilities, which the caller checks.
+  void Sample(const Batch& batch, const int64_t* order, int64_t shots, uint64_t seed,
+              int64_t* samples, double* norms);
 
  private:
   struct Tables;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/shots.h"
 #include "state/engine.h"
 
 namespace qfleet {
@@ -14,9 +15,8 @@ template <class T>
 void SampleState(const T* state, int64_t amplitudes, uint64_t seed, int64_t example, int64_t shots,
                  const Parallel& parallel, int64_t* samples);
 
-// A uniform number in [0, 1) for a counter: Philox4x32-10 (Salmon et al., "Parallel random numbers:
-// as easy as 1, 2, 3", 2011), keyed by the seed.
-double UniformReal(uint64_t seed, uint64_t counter_low, uint64_t counter_high);
+// Throws std::invalid_argument unless the sum of a state's probabilities is finite and not 0.
+void RequireNorm(double sum);
 
 }  // namespace qfleet
 
