@@ -40,9 +40,6 @@ FEW_LAYERS = {"halves": 3, "neighbours": 4}
 """Layers whose light cones can be contracted, whatever the width."""
 
 KERNEL_LAYERS = 2
-KERNEL_BANDWIDTH = 0.125
-"""Factor of angles, whose deviation is pi/6. Of 0.0625 to 1, those above 0.125 were less accurate
-on digits with 8 qubits: states of near rows did not overlap (arXiv:2111.05451)."""
 
 MAX_RECORDED_QUBITS = 64
 """Widest circuit in model.json: one of 1,024 qubits takes 20 MB; it is rebuilt from settings."""
@@ -84,12 +81,13 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
     return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
 
 
-def kernel_circuit(model: ModelSettings, features: int) -> ModelCircuit:
+def kernel_circuit(model: ModelSettings, features: int, bandwidth: float) -> ModelCircuit:
     """Return the feature map of MODEL=kernel, with a qubit per angle.
 
     Args:
         model: QUBITS and LAYERS are used.
         features: Angles per example.
+        bandwidth: Factor of the angles.
 
     Raises:
         SettingsError: There are more angles than qubits.
@@ -99,7 +97,7 @@ def kernel_circuit(model: ModelSettings, features: int) -> ModelCircuit:
             f"QUBITS={model.qubits} is less than the {features} features of the data set, but"
             f" MODEL={KERNEL} needs one for each: raise QUBITS, or set ENCODER=pca"
         )
-    return zz_feature_map(features, model.layers or KERNEL_LAYERS, bandwidth=KERNEL_BANDWIDTH)
+    return zz_feature_map(features, model.layers or KERNEL_LAYERS, bandwidth=bandwidth)
 
 
 def with_noise(

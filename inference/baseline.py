@@ -1,11 +1,12 @@
 """Baselines: classical models of scikit-learn on the same angles and the same split.
 
-Each model is tuned by cross-validation over as many configurations as the others.
+Each model is tuned by cross-validation over its regularisation. An RBF kernel is tuned over its
+width too, by as many configurations as MODEL=kernel.
 """
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from common.data import Examples
 from common.data.target import Target
-from common.tuning import FOLDS, MAX_TUNING_ROWS, STRENGTHS, sample_rows
+from common.tuning import FOLDS, GAMMAS, MAX_TUNING_ROWS, STRENGTHS, sample_rows
 from inference.scoring import scores_for
 
 # The time of a support vector machine grows at least with the square of its examples: 5,000 take
@@ -79,21 +80,21 @@ def fit_baselines(
     hidden: dict[str, Any] = {
         "hidden_layer_sizes": (width,), "solver": "lbfgs", "max_iter": 300, "random_state": seed,
     }  # fmt: skip
-    tuned: Sequence[tuple[str, BaseEstimator, str, Sequence[float], int]]
+    gammas = [gamma / train.angles.shape[1] for gamma in GAMMAS]
+    c, alpha = {"C": STRENGTHS}, {"alpha": STRENGTHS}
+    tuned: Sequence[tuple[str, BaseEstimator, Mapping[str, Sequence[float]], int]]
     if target.classes:
         tuned = (
-            ("logistic regression", LogisticRegression(max_iter=1000), "C", STRENGTHS, MAX_ROWS),
-            ("SVM with RBF kernel", SVC(), "C", STRENGTHS, MAX_KERNEL_ROWS),
-            (f"MLP with {width} hidden units", MLPClassifier(**hidden), "alpha", STRENGTHS,
-             MAX_MLP_ROWS),
-        )  # fmt: skip
+            ("logistic regression", LogisticRegression(max_iter=1000), c, MAX_ROWS),
+            ("SVM with RBF kernel", SVC(), {**c, "gamma": gammas}, MAX_KERNEL_ROWS),
+            (f"MLP with {width} hidden units", MLPClassifier(**hidden), alpha, MAX_MLP_ROWS),
+        )
     else:
         tuned = (
-            ("ridge regression", Ridge(), "alpha", STRENGTHS, MAX_ROWS),
-            ("kernel ridge with RBF kernel", KernelRidge(kernel="rbf", gamma=0.1), "alpha",
-             STRENGTHS, MAX_KERNEL_ROWS),
-            (f"MLP with {width} hidden units", MLPRegressor(**hidden), "alpha", STRENGTHS,
-             MAX_MLP_ROWS),
+            ("ridge regression", Ridge(), alpha, MAX_ROWS),
+            ("kernel ridge with RBF kernel", KernelRidge(kernel="rbf", gamma=0.1),
+             {**alpha, "gamma": gammas}, MAX_KERNEL_ROWS),
+            (f"MLP with {width} hidden units", MLPRegressor(**hidden), alpha, MAX_MLP_ROWS),
         )  # fmt: skip
     tested = Examples(*(part[:MAX_TEST_ROWS] for part in tested))
     return [_fit(target, train, tested, seed, *one) for one in tuned]
@@ -106,8 +107,7 @@ def _fit(
     seed: int,
     name: str,
     model: BaseEstimator,
-    setting: str,
-    values: Sequence[float],
+    grid: Mapping[str, Sequence[float]],
     max_rows: int,
 ) -> Baseline:
     start = time.monotonic()
@@ -117,14 +117,15 @@ def _fit(
     rows = sample_rows(len(labels), max_rows, seed)
     tuning = sample_rows(len(labels), MAX_TUNING_ROWS, seed)
     pipeline = make_pipeline(StandardScaler(), model)
-    setting = f"{type(model).__name__.lower()}__{setting}"
+    prefix = type(model).__name__.lower()
+    tried = {f"{prefix}__{setting}": list(values) for setting, values in grid.items()}
     # In matrices this small, threads of BLAS cost far more than they save on a busy machine.
     with warnings.catch_warnings(), threadpool_limits(1, "blas"):
         # An optimum that is not fully converged is as good a baseline; a class may have few rows.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
         if np.unique(labels[tuning], return_counts=True)[1].min() >= FOLDS or not target.classes:
-            search = GridSearchCV(pipeline, {setting: list(values)}, cv=FOLDS)
+            search = GridSearchCV(pipeline, tried, cv=FOLDS)
             search.fit(train.angles[tuning], labels[tuning])
             pipeline.set_params(**search.best_params_)
         pipeline.fit(train.angles[rows], labels[rows])

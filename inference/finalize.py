@@ -107,7 +107,8 @@ def _kernel(source: ModelSource, inputs: InferenceInput, seed: int) -> KernelFig
     """Return the figures of the kernel; None without its training data."""
     if inputs.data is None:
         return None
-    return measure_kernel(Settings.from_record(source.settings).model, inputs.data, seed)
+    model = Settings.from_record(source.settings).model
+    return measure_kernel(model, source.described["bandwidth"], inputs.data, seed)
 
 
 def _notes(source: ModelSource, inputs: InferenceInput, scores: Scores) -> list[str]:

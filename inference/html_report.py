@@ -129,6 +129,7 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
         ("qubits", settings.get("qubits")),
         ("circuits", len(results.circuits)),
         ("readouts", sum(len(layer.observables) for layer in results.circuits)),
+        ("bandwidth", source.described.get("bandwidth")),
         ("activation", settings.get("activation") if has_head else None),
         ("trained parameters", f"{results.weight_count:,}"),
         ("pruned angles", f"{pruned['dropped']:,} of {pruned['angles']:,}" if pruned else None),

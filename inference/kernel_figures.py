@@ -54,11 +54,13 @@ class KernelFigures:
     Attributes:
         matrix: float64 [n, n], rows in the order of their labels.
         eigenvalues: float64 [n], those of matrix / n, the largest first; their sum is 1.
+        bandwidth: Factor of the angles.
         widths: Concentration from 2 qubits on, or from 1 if there is no more.
     """
 
     matrix: np.ndarray
     eigenvalues: np.ndarray
+    bandwidth: float
     widths: tuple[Concentration, ...]
 
     @property
@@ -83,11 +85,14 @@ class KernelFigures:
         )
 
 
-def measure_kernel(model: ModelSettings, data: Dataset, seed: int) -> KernelFigures:
+def measure_kernel(
+    model: ModelSettings, bandwidth: float, data: Dataset, seed: int
+) -> KernelFigures:
     """Compare some training rows with each other.
 
     Args:
         model: The settings of the training.
+        bandwidth: Factor of the angles that the training chose.
         data: The data set of the training.
         seed: Chooses the rows.
     """
@@ -96,18 +101,19 @@ def measure_kernel(model: ModelSettings, data: Dataset, seed: int) -> KernelFigu
     count = next(rows for qubits, rows in ROWS if features <= qubits)
     chosen = sample_rows(len(sample.labels), count, seed)
     chosen = chosen[np.argsort(sample.labels[chosen], kind="stable")]
-    matrix = _matrix(model, sample.angles[chosen])
+    matrix = _matrix(model, bandwidth, sample.angles[chosen])
     eigenvalues = np.linalg.eigvalsh(matrix / len(matrix))[::-1]
     few = sample.angles[sample_rows(len(sample.labels), WIDTH_ROWS, seed)]
     widths = range(min(2, features), min(features, MAX_WIDTH) + 1)
     found = (
-        Concentration(qubits, *_off_diagonal(_matrix(model, few[:, :qubits]))) for qubits in widths
+        Concentration(qubits, *_off_diagonal(_matrix(model, bandwidth, few[:, :qubits])))
+        for qubits in widths
     )
-    return KernelFigures(matrix, np.maximum(eigenvalues, 0), tuple(found))
+    return KernelFigures(matrix, np.maximum(eigenvalues, 0), bandwidth, tuple(found))
 
 
-def _matrix(model: ModelSettings, angles: np.ndarray) -> np.ndarray:
-    circuit = kernel_circuit(model, angles.shape[1])
+def _matrix(model: ModelSettings, bandwidth: float, angles: np.ndarray) -> np.ndarray:
+    circuit = kernel_circuit(model, angles.shape[1], bandwidth)
     found: np.ndarray = FidelityKernel(circuit.circuit, circuit.inputs)(angles)
     return found
 

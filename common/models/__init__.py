@@ -17,7 +17,7 @@ from common.errors import DataError, WeightsError
 from common.formats import MODEL_FORMAT
 from common.model_circuits import MAX_RECORDED_QUBITS, ModelProgram, compiled_circuits, sampling_of
 from common.models import user_model
-from common.models.kernel_machine import build_kernel_model, recorded_rows
+from common.models.kernel_machine import KernelShape, build_kernel_model, recorded_shape
 from common.models.normalization import ReadoutNormalization
 from common.models.pruning import prunable_circuits
 from common.models.samplers import sampler_arguments
@@ -39,7 +39,7 @@ def build_model(
     settings: Settings,
     encoder: str = "angle",
     target: Target = SIGNS,
-    stored_rows: int = 1,
+    kernel: KernelShape | None = None,
 ) -> keras.Model:
     """Build the model of the settings, with initial weights from SEED.
 
@@ -48,7 +48,7 @@ def build_model(
         settings: The group model, and SEED; the user's own factory gets all settings.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
         target: What the model predicts.
-        stored_rows: Training rows that MODEL=kernel compares with.
+        kernel: The fitted kernel, with MODEL=kernel.
 
     Raises:
         SettingsError: The user's factory can't be imported, fails, returns no Keras model, or one
@@ -56,8 +56,8 @@ def build_model(
     """
     if target.kind in ("energy", "state"):
         return build_variational_model(features, settings, target)
-    if settings.model.model == KERNEL:
-        return build_kernel_model(features, settings, target, stored_rows)
+    if kernel:
+        return build_kernel_model(features, settings, target, kernel)
     if ":" in settings.model.model:
         return user_model.build_user_model(features, settings, target)
     inputs = keras.Input((features,), name="angles")
@@ -209,8 +209,8 @@ def rebuild(
         if target.task != settings.data.task:  # whose limits the settings were checked by
             raise ValueError(f"its target is of TASK={target.task}")
         placement = described["encoding"]["placement"]
-        rows = recorded_rows(described) if settings.model.model == KERNEL else 1
-        model = build_model(described["features"], settings, placement, target, rows)
+        kernel = recorded_shape(described) if settings.model.model == KERNEL else None
+        model = build_model(described["features"], settings, placement, target, kernel)
     except DataError as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
     except LibraryError:

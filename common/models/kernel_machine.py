@@ -1,7 +1,7 @@
 """The Keras model of MODEL=kernel: a sum of fidelities with stored rows."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,18 @@ _BLOCK_ROWS = 1024
 """Stored rows whose states are computed at a time."""
 
 _LAYER = "kernel"
+
+
+class KernelShape(NamedTuple):
+    """The parts of a fitted kernel that its model is built from, besides settings.
+
+    Attributes:
+        rows: Number of stored rows.
+        bandwidth: Factor of the angles in the feature map.
+    """
+
+    rows: int
+    bandwidth: float
 
 
 class KernelMachine(keras.layers.Layer):
@@ -72,18 +84,20 @@ class KernelMachine(keras.layers.Layer):
         return tf.cast(total, tf.float32)
 
 
-def build_kernel_model(features: int, settings: Settings, target: Target, rows: int) -> keras.Model:
+def build_kernel_model(
+    features: int, settings: Settings, target: Target, shape: KernelShape
+) -> keras.Model:
     """Return a model of angles float32 [B, features], whose weights are all 0.
 
     Args:
         features: Angles per example.
         settings: The group model is used.
         target: What the model predicts.
-        rows: Number of stored rows.
+        shape: Number of stored rows, and the bandwidth.
     """
-    circuit = kernel_circuit(settings.model, features)
+    circuit = kernel_circuit(settings.model, features, shape.bandwidth)
     inputs = keras.Input((features,), name="angles")
-    outputs = KernelMachine(circuit, rows, target.outputs, name=_LAYER)(inputs)
+    outputs = KernelMachine(circuit, shape.rows, target.outputs, name=_LAYER)(inputs)
     return keras.Model(inputs, outputs, name="kernel_model")
 
 
@@ -104,17 +118,18 @@ def set_machine(
     machine.constant.assign(constant)
 
 
-def recorded_rows(described: Mapping[str, Any]) -> int:
-    """Return the number of stored rows of a model.json.
+def recorded_shape(described: Mapping[str, Any]) -> KernelShape:
+    """Return what a model of model.json is built from.
 
     Raises:
+        KeyError: It has no bandwidth.
         ValueError: Its weights are not those of a kernel.
     """
     shapes = [shape for shape in described["weights"] if len(shape) == 2]
     counts = {shape[0] for shape in shapes}
     if len(shapes) != 2 or len(counts) != 1 or not 1 <= min(counts) <= MAX_ROWS:
         raise ValueError("its weights are not those of MODEL=kernel")
-    return int(min(counts))
+    return KernelShape(min(counts), described["bandwidth"])
 
 
 def weight_count(model: keras.Model) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NotRequired
 
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import AfterValidator, StringConstraints, TypeAdapter
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
@@ -120,6 +120,7 @@ class ModelRecord(TypedDict):
     features: Annotated[int, Ge(1), Le(1_000_000)]
     encoding: EncodingRecord
     weights: list[Annotated[list[_Count], MaxLen(32)]]
+    bandwidth: NotRequired[Annotated[float, Gt(0), Le(1e3)]]
     contraction_paths: NotRequired[dict[_Sha256, list[_Pair]]]
     circuits: Annotated[list[CircuitRecord], MaxLen(10_000)]
     source: Annotated[dict[_Text, _Sha256 | None], MaxLen(32)] | None

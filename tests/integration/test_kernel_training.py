@@ -18,8 +18,9 @@ DIGITS = ("MODEL=kernel", "DATA=digits", "QUBITS=6", "RUN=r", "WORKERS=2")
 
 
 def tiles(storage: Path) -> dict[str, int]:
-    """Return the tiles of the run, and when they were written, in nanoseconds."""
-    return {file.name: file.stat().st_mtime_ns for file in storage.glob("r/kernel/*/tile-*.bin")}
+    """Return the tiles of all matrices, and when they were written, in nanoseconds."""
+    found = storage.glob("r/kernel/*/tile-*.bin")
+    return {str(file.relative_to(storage)): file.stat().st_mtime_ns for file in found}
 
 
 def test_killed_kernel_training_computes_no_tile_again(start, tmp_path):
@@ -38,12 +39,15 @@ def test_killed_kernel_training_computes_no_tile_again(start, tmp_path):
     assert distance(calm / "r", killed / "r") < 1e-9
     recorded = json.loads((killed / "r" / "result.json").read_text())["metrics"]["test"]
     assert recorded["accuracy"] > 0.9
+    (described,) = (json.loads(one.read_text()) for one in killed.glob("r/model/*/model.json"))
+    assert f"bandwidth={described['bandwidth']:g}, C=" in trained.output
     printed = inference_output(killed, "PARALLELISM=2")
     assert "Training recorded" not in printed
     (found,) = re.findall(r"^kernel +([0-9.]+) +([0-9.]+)$", printed, re.M)
     assert float(found[1]) == pytest.approx(recorded["accuracy"], abs=6e-4)
     page = (killed / "r" / "predictions" / "report.html").read_text()
     assert "<h2>Kernel</h2>" in page
+    assert f"<dt>bandwidth</dt><dd>{described['bandwidth']}" in page
     assert "SVM with RBF kernel" in page
     assert "<h2>Loss</h2>" not in page
 

@@ -33,7 +33,8 @@ def shorten_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (report_plots, task_plots):
         monkeypatch.setattr(module, "to_svg", lambda _, name, label: f"<svg>{name} {label}</svg>")
-    monkeypatch.setattr(baseline, "STRENGTHS", (1.0,))
+    for grid in ("STRENGTHS", "GAMMAS"):
+        monkeypatch.setattr(baseline, grid, (1.0,))
 
 
 def finish(root: StoragePath, name: str, *args: str) -> Run:

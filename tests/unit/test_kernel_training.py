@@ -1,11 +1,12 @@
 """MODEL=kernel: tiles of the matrix, the fit, the Keras model, its settings and its report."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 from common import models
@@ -13,14 +14,21 @@ from common.data import prepare
 from common.data.target import SIGNS, Target
 from common.errors import DataError, SettingsError, WeightsError
 from common.model_circuits import kernel_circuit
-from common.models.kernel_machine import build_kernel_model, set_machine, weight_count
+from common.models.kernel_machine import (
+    KernelShape,
+    build_kernel_model,
+    set_machine,
+    weight_count,
+)
 from common.settings import Settings
+from common.tuning import FOLDS, STRENGTHS
 from inference.kernel_figures import KernelFigures, measure_kernel
 from qfleet.kernels import FidelityKernel
-from training.kernel.fit import Fit, fit
+from training.kernel.fit import Fit, Tuning, fit, tune
 from training.kernel.tiles import TilePlan, assemble, compute_tiles, read_tile
 
 CLASSES = Target("classes", "label", ("a", "b", "c"))
+BANDWIDTH = 0.125
 NUMBER = Target("number", "label", center=2.0, scale=3.0)
 
 
@@ -38,7 +46,7 @@ class CountedKernel:
     """A kernel that counts its calls."""
 
     def __init__(self, features: int = 3) -> None:
-        circuit = kernel_circuit(kernel_settings("QUBITS=3").model, features)
+        circuit = kernel_circuit(kernel_settings("QUBITS=3").model, features, BANDWIDTH)
         self.kernel, self.calls = FidelityKernel(circuit.circuit, circuit.inputs), 0
 
     def __call__(self, *rows: np.ndarray) -> Any:
@@ -83,8 +91,10 @@ def test_damaged_tile_is_computed_again(damage: bytes | None, tmp_path: Path) ->
 def test_stop_before_a_tile_keeps_the_others(tmp_path: Path) -> None:
     plan, rows = TilePlan(tmp_path, 200), examples(200)
 
-    def stop(done: int) -> None:
-        if done == 2:
+    left = iter([True, True, False])
+
+    def stop() -> None:
+        if not next(left):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -92,24 +102,33 @@ def test_stop_before_a_tile_keeps_the_others(tmp_path: Path) -> None:
     assert [read_tile(plan, tile) is not None for tile in plan.tiles[:3]] == [True, True, False]
 
 
-def fitted(target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray, Fit]:
-    """Return rows, labels, their kernel matrix, and the fit."""
+class Fitted(NamedTuple):
+    """Rows, labels, their kernel matrix, the tuning with one bandwidth, and the fit."""
+
+    rows: np.ndarray
+    labels: np.ndarray
+    matrix: np.ndarray
+    tuning: Tuning
+    fit: Fit
+
+
+def fitted(target: Target) -> Fitted:
+    """Return a fit of 120 rows."""
     rows = examples(120)
     labels = np.sin(2 * rows[:, 0]) + rows[:, 1]
     if target.classes:
         labels = np.digitize(labels, [0.0] if target is SIGNS else [-0.3, 0.3]).astype(np.float32)
         labels = 2 * labels - 1 if target is SIGNS else labels
     matrix = CountedKernel().kernel(rows)
-    return rows, labels, matrix, fit(matrix, labels, target, seed=0)
-
-
-def value_of(found: Fit, name: str) -> float:
-    return float(found.setting.removeprefix(f"{name}="))
+    tuning = tune({BANDWIDTH: matrix}, np.arange(120), labels, target)
+    return Fitted(rows, labels, matrix, tuning, fit(matrix, labels, target, tuning))
 
 
 def test_two_classes_equal_a_support_vector_machine() -> None:
-    _, labels, matrix, found = fitted(SIGNS)
-    machine = SVC(C=value_of(found, "C"), kernel="precomputed").fit(matrix, labels)
+    _, labels, matrix, tuning, found = fitted(SIGNS)
+    search = GridSearchCV(SVC(kernel="precomputed"), {"C": list(STRENGTHS)}, cv=FOLDS)
+    machine = search.fit(matrix, labels).best_estimator_
+    assert (tuning.score, *tuning.strengths) == (search.best_score_, machine.C)
     values = (matrix @ found.coefficients + found.constant)[:, 0]
     np.testing.assert_allclose(values, machine.decision_function(matrix), atol=1e-9)
     assert set(found.support) == set(machine.support_)
@@ -117,15 +136,16 @@ def test_two_classes_equal_a_support_vector_machine() -> None:
 
 
 def test_several_classes_have_a_machine_each() -> None:
-    _, labels, matrix, found = fitted(CLASSES)
+    _, labels, matrix, tuning, found = fitted(CLASSES)
+    assert len(tuning.strengths) == 3
     assert found.coefficients.shape == (120, 3)
     values = matrix @ found.coefficients + found.constant
     assert (values.argmax(axis=1) == labels).mean() > 0.85
 
 
 def test_number_equals_kernel_ridge_around_the_mean() -> None:
-    _, labels, matrix, found = fitted(NUMBER)
-    ridge = KernelRidge(alpha=value_of(found, "alpha"), kernel="precomputed")
+    _, labels, matrix, tuning, found = fitted(NUMBER)
+    ridge = KernelRidge(alpha=tuning.strengths[0], kernel="precomputed")
     ridge.fit(matrix, labels - labels.mean())
     values = (matrix @ found.coefficients + found.constant)[:, 0]
     np.testing.assert_allclose(values, ridge.predict(matrix) + labels.mean(), atol=1e-5)
@@ -134,16 +154,25 @@ def test_number_equals_kernel_ridge_around_the_mean() -> None:
 
 def test_fit_of_one_class_names_the_missing_one() -> None:
     with pytest.raises(DataError, match="class -1"):
-        fit(np.eye(5), np.ones(5, np.float32), SIGNS, seed=0)
+        tune({1.0: np.eye(5)}, np.arange(5), np.ones(5, np.float32), SIGNS)
+
+
+def test_tuning_takes_the_bandwidth_that_predicts_left_out_rows() -> None:
+    _, labels, matrix, _, _ = fitted(SIGNS)
+    some = np.arange(0, 120, 2)
+    good, none = matrix[np.ix_(some, some)], np.eye(60)
+    found = tune({0.5: none, BANDWIDTH: good, 2.0: none}, some, labels, SIGNS)
+    assert found.bandwidth == BANDWIDTH
+    assert str(found) == f"bandwidth=0.125, C={found.strengths[0]:g}"
 
 
 @pytest.mark.parametrize("target", [SIGNS, CLASSES, NUMBER], ids=lambda target: target.kind)
 def test_keras_model_equals_the_fit_and_is_rebuilt(target: Target, tmp_path: Path) -> None:
-    rows, _, matrix, found = fitted(target)
+    rows, _, matrix, _, found = fitted(target)
     task = "TASK=regression" if target is NUMBER else "TASK=classification"
     settings = kernel_settings("QUBITS=3", task, "DATA=table.csv")
     support = found.support
-    model = build_kernel_model(3, settings, target, len(support))
+    model = build_kernel_model(3, settings, target, KernelShape(len(support), BANDWIDTH))
     set_machine(model, rows[support], found.coefficients[support], found.constant)
     wanted = matrix @ found.coefficients + found.constant
     np.testing.assert_allclose(model(rows), wanted, atol=1e-5)
@@ -151,7 +180,9 @@ def test_keras_model_equals_the_fit_and_is_rebuilt(target: Target, tmp_path: Pat
     assert weight_count(model) == (len(support) + 1) * target.outputs
     encoding = {"target": target.to_json(), "placement": "angle"}
     described = models.describe_model(model, 3, settings, encoding)
-    file = tmp_path / "weights.h5"
+    with pytest.raises(WeightsError, match="bandwidth"):
+        models.rebuild(described, file := tmp_path / "weights.h5")
+    described["bandwidth"] = BANDWIDTH
     model.save_weights(file)
     rebuilt = models.rebuild(described, file)
     np.testing.assert_array_equal(rebuilt(rows), model(rows))
@@ -173,13 +204,13 @@ def test_kernel_refuses_settings_that_it_does_not_have(argument: str) -> None:
 
 def test_more_features_than_qubits_name_both() -> None:
     with pytest.raises(SettingsError, match=r"QUBITS=2 .* 3 features"):
-        kernel_circuit(kernel_settings("QUBITS=2").model, 3)
+        kernel_circuit(kernel_settings("QUBITS=2").model, 3, BANDWIDTH)
 
 
 def test_figures_show_blocks_spectrum_and_widths(tmp_path: Path) -> None:
     settings = kernel_settings("DATA=digits", "QUBITS=4")
     data = prepare(settings, tmp_path)
-    figures = measure_kernel(settings.model, data, seed=0)
+    figures = measure_kernel(settings.model, BANDWIDTH, data, seed=0)
     labels = data.split("train").labels
     count, half = len(figures.matrix), int((labels < 0).mean() * len(figures.matrix))
     assert count == min(300, len(labels))
@@ -196,5 +227,6 @@ def test_figures_show_blocks_spectrum_and_widths(tmp_path: Path) -> None:
 def test_figures_warn_of_fidelities_that_concentrate() -> None:
     near, far = (np.full((4, 4), mean) + (1 - mean) * np.eye(4) for mean in (0.5, 0.005))
     eigenvalues = np.linalg.eigvalsh(far / 4)[::-1]
-    assert not KernelFigures(near, eigenvalues, ()).warning
-    assert "concentrate: their mean is 0.005" in KernelFigures(far, eigenvalues, ()).warning
+    assert not KernelFigures(near, eigenvalues, 0.25, ()).warning
+    warning = KernelFigures(far, eigenvalues, 0.25, ()).warning
+    assert "concentrate: their mean is 0.005" in warning

@@ -1,17 +1,18 @@
 """The fit of MODEL=kernel: support vector machines or a kernel ridge regression, tuned."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 from common.data.target import Target
 from common.errors import DataError
-from common.tuning import FOLDS, MAX_TUNING_ROWS, STRENGTHS, sample_rows
+from common.tuning import FOLDS, STRENGTHS
 
 
 class Fit(NamedTuple):
@@ -20,12 +21,10 @@ class Fit(NamedTuple):
     Attributes:
         coefficients: float64 [n, outputs]; 0 for rows that are no support vectors.
         constant: float64 [outputs].
-        setting: The tuned setting and its value, such as `C=10`.
     """
 
     coefficients: np.ndarray
     constant: np.ndarray
-    setting: str
 
     @property
     def support(self) -> np.ndarray:
@@ -34,8 +33,60 @@ class Fit(NamedTuple):
         return found if len(found) else np.zeros(1, np.int64)
 
 
-def fit(matrix: np.ndarray, labels: np.ndarray, target: Target, seed: int) -> Fit:
-    """Tune the regularisation by cross-validation, and fit all rows.
+class Tuning(NamedTuple):
+    """The bandwidth and the regularisation with the best score of cross-validation.
+
+    Attributes:
+        score: Mean accuracy of the machines, or R squared.
+        bandwidth: Factor of the angles in the feature map.
+        name: Name of the regularisation, C or alpha.
+        strengths: Its value for each machine.
+    """
+
+    score: float
+    bandwidth: float
+    name: str
+    strengths: tuple[float, ...]
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{one:g}" for one in dict.fromkeys(self.strengths))
+        return f"bandwidth={self.bandwidth:g}, {self.name}={values}"
+
+
+class _Machine(NamedTuple):
+    """A machine without its regularisation, and its labels [n]: bool of a class, or a number."""
+
+    model: BaseEstimator
+    labels: np.ndarray
+
+
+def tune(
+    matrices: Mapping[float, np.ndarray], rows: np.ndarray, labels: np.ndarray, target: Target
+) -> Tuning:
+    """Choose bandwidth and regularisation by cross-validation.
+
+    All machines have one bandwidth, and each has its own regularisation.
+
+    Args:
+        matrices: float64 [m, m] by bandwidth, the kernel matrices of some rows.
+        rows: int64 [m], the numbers of the rows.
+        labels: float32 [n], of all rows, encoded by the target.
+        target: What is predicted.
+
+    Raises:
+        DataError: All rows are of one class.
+    """
+    machines, name = _machines(labels, target)
+    found = []
+    for bandwidth, matrix in matrices.items():
+        best = [_search(one.model, name, matrix, one.labels[rows]) for one in machines]
+        score = sum(one[0] for one in best) / len(best)
+        found.append(Tuning(score, bandwidth, name, tuple(one[1] for one in best)))
+    return max(found, key=lambda one: one.score)
+
+
+def fit(matrix: np.ndarray, labels: np.ndarray, target: Target, tuning: Tuning) -> Fit:
+    """Fit all rows.
 
     Classes have a support vector machine each, against all others; two classes have one in all.
     A number has a kernel ridge regression around the mean of the labels.
@@ -44,16 +95,28 @@ def fit(matrix: np.ndarray, labels: np.ndarray, target: Target, seed: int) -> Fi
         matrix: float64 [n, n], the kernel matrix.
         labels: float32 [n], encoded by the target.
         target: What is predicted.
-        seed: Seed of the rows that the tuning uses, if there are many.
+        tuning: The regularisation.
 
     Raises:
         DataError: All rows are of one class.
     """
+    machines, name = _machines(labels, target)
+    coefficients = np.zeros((len(matrix), len(machines)))
+    constant = np.zeros(len(machines))
+    for k, (machine, strength) in enumerate(zip(machines, tuning.strengths, strict=True)):
+        model = clone(machine.model).set_params(**{name: strength}).fit(matrix, machine.labels)
+        if target.classes:
+            coefficients[model.support_, k] = model.dual_coef_[0]
+            constant[k] = model.intercept_[0]
+        else:
+            coefficients[:, k], constant[k] = model.dual_coef_, _mean(labels)
+    return Fit(coefficients, constant)
+
+
+def _machines(labels: np.ndarray, target: Target) -> tuple[list[_Machine], str]:
+    """Return the machine of each output, and the name of their regularisation."""
     if not target.classes:
-        mean = float(labels.mean(dtype=np.float64))
-        ridge, setting = _tuned(KernelRidge(kernel="precomputed"), "alpha", matrix,
-                                labels - mean, seed)  # fmt: skip
-        return Fit(ridge.dual_coef_.reshape(-1, 1), np.array([mean]), setting)
+        return [_Machine(KernelRidge(kernel="precomputed"), labels - _mean(labels))], "alpha"
     indices = target.class_indices(labels)
     counts = np.bincount(indices, minlength=len(target.classes))
     if (missing := np.flatnonzero(counts == 0)).size:
@@ -61,33 +124,23 @@ def fit(matrix: np.ndarray, labels: np.ndarray, target: Target, seed: int) -> Fi
             f"the training split has no example of class {target.classes[missing[0]]}: provide"
             " more rows, or raise TRAIN_EXAMPLES"
         )
-    columns = range(len(target.classes)) if target.kind == "classes" else [1]
-    fits = [_machine(matrix, indices == number, seed) for number in columns]
-    return Fit(
-        np.stack([one[0] for one in fits], axis=1),
-        np.array([one[1] for one in fits]),
-        ", ".join(dict.fromkeys(one[2] for one in fits)),
-    )
+    numbers = range(len(target.classes)) if target.kind == "classes" else [1]
+    return [_Machine(SVC(kernel="precomputed"), indices == one) for one in numbers], "C"
 
 
-def _machine(matrix: np.ndarray, is_class: np.ndarray, seed: int) -> tuple[np.ndarray, float, str]:
-    """Return coefficients [n], constant and setting of a machine that finds one class."""
-    machine, setting = _tuned(SVC(kernel="precomputed"), "C", matrix, is_class, seed)
-    coefficients = np.zeros(len(matrix))
-    coefficients[machine.support_] = machine.dual_coef_[0]
-    return coefficients, float(machine.intercept_[0]), setting
+def _mean(labels: np.ndarray) -> float:
+    return float(labels.mean(dtype=np.float64))
 
 
-def _tuned(
-    model: BaseEstimator, setting: str, matrix: np.ndarray, labels: np.ndarray, seed: int
-) -> tuple[Any, str]:
-    """Return a model that is fitted to all rows, and its tuned setting."""
-    rows = sample_rows(len(matrix), MAX_TUNING_ROWS, seed)
+def _search(
+    model: BaseEstimator, name: str, matrix: np.ndarray, labels: np.ndarray
+) -> tuple[float, float]:
+    """Return the best score and its regularisation; too few rows for folds have 0 and 1."""
     is_class = labels.dtype == bool
-    if len(rows) >= FOLDS and (not is_class or min(labels[rows].sum(), (~labels[rows]).sum()) > 1):
-        search = GridSearchCV(model, {setting: list(STRENGTHS)}, cv=FOLDS)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The least populated class")
-            search.fit(matrix[np.ix_(rows, rows)], labels[rows])
-        model.set_params(**search.best_params_)
-    return model.fit(matrix, labels), f"{setting}={model.get_params()[setting]:g}"
+    if len(labels) < FOLDS or (is_class and min(labels.sum(), (~labels).sum()) < 2):
+        return 0.0, 1.0
+    search: Any = GridSearchCV(model, {name: list(STRENGTHS)}, cv=FOLDS, refit=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The least populated class")
+        search.fit(matrix, labels)
+    return float(search.best_score_), float(search.best_params_[name])

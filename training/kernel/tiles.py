@@ -1,10 +1,10 @@
 """Tiles of the kernel matrix of a training: files, each of which is computed once.
 
-    kernel/FINGERPRINT/
+    kernel/ID/            ID is a digest of settings, data, rows and bandwidth
       tile-00012.bin      SHA-256 of the rest; float64 [rows, columns], little-endian, by rows
 
-The fingerprint covers settings and data, so tiles of others are in another folder. The division
-into tiles depends on the number of rows only: a restart with other workers uses all tiles.
+Tiles of other settings or data are in another folder. The division into tiles depends on the number
+of rows only: a restart with other workers uses all tiles.
 """
 
 import functools
@@ -23,7 +23,7 @@ from qfleet.kernels import QuantumKernel
 
 FOLDER = "kernel"
 
-FORMAT = 1
+FORMAT = 2
 
 MIN_ROWS, MAX_ROWS = 64, 512
 """Rows and columns of a tile. A tile of 512 is a file of 2 MiB."""
@@ -68,17 +68,21 @@ class TilePlan:
     rows: int
 
     @classmethod
-    def of(cls, run: runs.Run, settings: Settings, data: Dataset) -> "TilePlan":
+    def of(
+        cls, run: runs.Run, settings: Settings, data: Dataset, rows: int, bandwidth: float
+    ) -> "TilePlan":
         """Return the plan of a run.
 
         Args:
             run: The run.
             settings: All settings.
-            data: The data set, whose training split is compared with itself.
+            data: The data set.
+            rows: Number of the training rows that are compared, which SEED chooses.
+            bandwidth: Factor of the angles.
         """
-        text = json.dumps([FORMAT, settings.fingerprint(), data.fingerprint])
+        text = json.dumps([FORMAT, settings.fingerprint(), data.fingerprint, rows, bandwidth])
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return cls(run.path / FOLDER / name, data.rows("train"))
+        return cls(run.path / FOLDER / name, rows)
 
     @functools.cached_property
     def tiles(self) -> tuple[Tile, ...]:
@@ -124,7 +128,7 @@ def compute_tiles(
     examples: np.ndarray,
     worker: int,
     workers: int,
-    before_each: Callable[[int], None] = lambda _: None,
+    before_each: Callable[[], None] = lambda: None,
 ) -> int:
     """Compute and write the tiles of a worker that are not in storage.
 
@@ -134,14 +138,14 @@ def compute_tiles(
         examples: float [n, features], all rows.
         worker: Number of the worker, from 0.
         workers: Number of workers.
-        before_each: Called before each of the tiles, with how many of them are done.
+        before_each: Called before each of the tiles.
 
     Returns:
         How many tiles were computed.
     """
     computed = 0
-    for done, tile in enumerate(plan.assigned_to(worker, workers)):
-        before_each(done)
+    for tile in plan.assigned_to(worker, workers):
+        before_each()
         if read_tile(plan, tile) is None:
             write_tile(plan, tile, _values(kernel, examples, tile))
             computed += 1

@@ -5,9 +5,10 @@ There are no steps and no checkpoints: the tiles are files, and a restart comput
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,14 +19,15 @@ from common.errors import DeadlineReached, Preempted, SettingsError, WeightsErro
 from common.model_circuits import kernel_circuit
 from common.models import build_model, describe_model
 from common.models.device import device_of_circuits
-from common.models.kernel_machine import set_machine
+from common.models.kernel_machine import KernelShape, set_machine
 from common.settings import Settings
 from common.storage.base import RETRY_SECONDS
 from common.text import plural
+from common.tuning import BANDWIDTHS, MAX_TUNING_ROWS, sample_rows
 from qfleet.engine import memory
 from qfleet.kernels import FidelityKernel
 from qfleet.tensorflow.runtime import keras, tf
-from training.kernel.fit import Fit, fit
+from training.kernel.fit import Fit, Tuning, fit, tune
 from training.kernel.tiles import TilePlan, assemble, compute_tiles
 from training.step import distributed
 from training.step.allreduce import all_reduce_scalar, build_sum, limit_wait
@@ -42,6 +44,14 @@ MEASURED_ROWS = 1024
 
 _COPIES = 3
 """Matrices of the chief: that of the tiles, that of the fit, and its cache."""
+
+
+class _Matrix(NamedTuple):
+    """A kernel matrix in tiles: the arguments of `assemble`."""
+
+    plan: TilePlan
+    kernel: FidelityKernel
+    examples: np.ndarray
 
 
 @contextmanager
@@ -84,11 +94,10 @@ class KernelTrainer:
     def __init__(self, context: TrainingContext, strategy: tf.distribute.Strategy) -> None:
         self._context, self._strategy = context, strategy
         self._settings, self._data = context.settings, context.data
-        circuit = kernel_circuit(self._settings.model, self._data.features)
-        self._kernel = FidelityKernel(circuit.circuit, circuit.inputs)
         root = storage.path(self._settings.job.storage)
-        run = runs.Run.at(root, self._settings.run_name)
-        self._plan = TilePlan.of(run, self._settings, self._data)
+        self._run = runs.Run.at(root, self._settings.run_name)
+        self._bandwidth = math.nan
+        self._computed = 0
         self._model: keras.Model | None = None
         self._evaluator: SplitEvaluator | None = None
         self._summary = ""
@@ -115,27 +124,24 @@ class KernelTrainer:
         )
 
     def fit(self) -> None:
-        """Compute this worker's tiles, let the chief fit, and get its result."""
-        cluster, watchdog = self._context.cluster, self._context.watchdog
+        """Compute this worker's tiles, let the chief tune and fit, and get its results."""
+        watchdog = self._context.watchdog
         limit = self._settings.fault_tolerance.stall_timeout_max
         watchdog.enter("the training examples", limit)
         train = self._data.split("train")
-        watchdog.enter("the tiles of the kernel matrix", limit)
         began = time.monotonic()
-        tiles = self._plan.assigned_to(cluster.rank, cluster.size)
-        computed = compute_tiles(
-            self._plan, self._kernel, train.angles, cluster.rank, cluster.size, self._before_tile
-        )
+        tuning = self._tune(train)
+        matrix = self._matrix(train.angles, self._bandwidth)
+        self._compute([matrix])
         seconds = time.monotonic() - began
-        watchdog.enter("the tiles of the other workers", limit)
-        self.barrier()
         numbers = np.zeros((len(train.labels) + 1) * self._data.target.outputs)
-        if cluster.is_chief:
-            fitted = self._fit(train)
+        if tuning:
+            watchdog.enter("the fit", limit)
+            fitted = fit(assemble(*matrix), train.labels, self._data.target, tuning)
             numbers = np.concatenate([fitted.coefficients.ravel(), fitted.constant])
             self._summary = (
-                f"Kernel matrix: {plural(len(self._plan.tiles), 'tile')}, of which worker 0"
-                f" computed {computed} of its {len(tiles)} in {seconds:.1f} s; {fitted.setting},"
+                f"Kernel matrix: worker 0 computed {plural(self._computed, 'tile')}, with the"
+                f" tuning in {seconds:.1f} s; {tuning},"
                 f" {len(fitted.support):,} of {len(train.labels):,} rows are compared with"
             )
         watchdog.enter("the result of the fit", limit)
@@ -154,36 +160,62 @@ class KernelTrainer:
         assert self._model is not None, "fit comes first"
         self._model.save_weights(weights)
         encoding = self._data.manifest.encoding
-        return describe_model(self._model, self._data.features, self._settings, encoding)
+        described = describe_model(self._model, self._data.features, self._settings, encoding)
+        return {**described, "bandwidth": self._bandwidth}
 
     def barrier(self) -> None:
         """Return when every worker has called this."""
         limit_wait(math.inf)  # the watchdog has the limit
         all_reduce_scalar(self._strategy, 0.0)
 
-    def _before_tile(self, done: int) -> None:
+    def _before_tile(self) -> None:
         """Restart the limit of a tile, and end here if this worker has to."""
         self._context.watchdog.progress()
         if self._context.preemption.requested.is_set():
-            raise Preempted(f"stopped by SIGTERM; {plural(done, 'tile')} of this worker are kept")
+            raise Preempted("stopped by SIGTERM; the tiles of this worker are kept")
         deadline = self._context.deadline
         if deadline is not None and time.monotonic() >= deadline:
             raise DeadlineReached(
-                f"DEADLINE reached; {plural(done, 'tile')} of this worker are kept; run the same"
-                " command again to continue"
+                "DEADLINE reached; the tiles of this worker are kept; run the same command again to"
+                " continue"
             )
 
-    def _fit(self, train: Examples) -> Fit:
-        watchdog = self._context.watchdog
-        watchdog.enter("the fit", self._settings.fault_tolerance.stall_timeout_max)
-        matrix = assemble(self._plan, self._kernel, train.angles)
-        return fit(matrix, train.labels, self._data.target, self._settings.data.seed)
+    def _matrix(self, angles: np.ndarray, bandwidth: float) -> _Matrix:
+        circuit = kernel_circuit(self._settings.model, self._data.features, bandwidth)
+        plan = TilePlan.of(self._run, self._settings, self._data, len(angles), bandwidth)
+        return _Matrix(plan, FidelityKernel(circuit.circuit, circuit.inputs), angles)
+
+    def _compute(self, matrices: Sequence[_Matrix]) -> None:
+        """Compute this worker's tiles of some matrices, and wait for those of the others."""
+        cluster, watchdog = self._context.cluster, self._context.watchdog
+        limit = self._settings.fault_tolerance.stall_timeout_max
+        watchdog.enter("the tiles of the kernel matrix", limit)
+        for one in matrices:
+            self._computed += compute_tiles(*one, cluster.rank, cluster.size, self._before_tile)
+        watchdog.enter("the tiles of the other workers", limit)
+        self.barrier()
+
+    def _tune(self, train: Examples) -> Tuning | None:
+        """Let the chief choose the bandwidth; return all that it chose, on the chief."""
+        rows = sample_rows(len(train.labels), MAX_TUNING_ROWS, self._settings.data.seed)
+        tried = {one: self._matrix(train.angles[rows], one) for one in BANDWIDTHS}
+        self._compute(list(tried.values()))
+        tuning, watchdog = None, self._context.watchdog
+        limit = self._settings.fault_tolerance.stall_timeout_max
+        if self._context.cluster.is_chief:
+            watchdog.enter("the tuning", limit)
+            matrices = {one: assemble(*matrix) for one, matrix in tried.items()}
+            tuning = tune(matrices, rows, train.labels, self._data.target)
+        watchdog.enter("the result of the tuning", limit)
+        chosen = BANDWIDTHS.index(tuning.bandwidth) if tuning else 0
+        self._bandwidth = BANDWIDTHS[round(all_reduce_scalar(self._strategy, chosen))]
+        return tuning
 
     def _open_model(self, train: Examples, numbers: np.ndarray) -> None:
         """Build the Keras model of the fit, and what measures it; equal on all workers."""
         outputs = self._data.target.outputs
         coefficients = numbers[:-outputs].reshape(-1, outputs)
-        found = Fit(coefficients, numbers[-outputs:], "")
+        found = Fit(coefficients, numbers[-outputs:])
         support = found.support
         settings = _measuring(self._settings, self._context.cluster.size, len(train.labels))
         with self._strategy.scope():
@@ -192,7 +224,7 @@ class KernelTrainer:
                 self._settings,
                 self._data.placement,
                 self._data.target,
-                len(support),
+                KernelShape(len(support), self._bandwidth),
             )
             set_machine(self._model, train.angles[support], coefficients[support], found.constant)
             learner = Learner(
