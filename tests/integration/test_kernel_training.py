@@ -2,12 +2,14 @@
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support.ports import own_port
 from tests.support.training_processes import distance, inference_output, training_processes
 
 pytestmark = pytest.mark.exhaustive
@@ -23,17 +25,29 @@ def tiles(storage: Path) -> dict[str, int]:
     return {str(file.relative_to(storage)): file.stat().st_mtime_ns for file in found}
 
 
+def start_pods(start, storage, *settings):
+    """Start both workers as the pods of an Indexed Job do, on one machine."""
+    block = 2000 + os.getpid() % 1000  # of ten ports below those that the system gives to others
+    job = {"WORKER_ADDRESSES": f"127.0.0.1:{block}{{rank}}", "QFLEET_JOB_ID": "job"}
+    settings = (*settings, f"RENDEZVOUS_PORT={own_port()}")
+    return [
+        start(storage, *settings, module="training.worker", JOB_COMPLETION_INDEX=str(rank), **job)
+        for rank in range(2)
+    ]
+
+
 def test_killed_kernel_training_computes_no_tile_again(start, tmp_path):
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     for storage in (calm, killed):
         storage.mkdir()
-        trained = start(storage, *DIGITS)
-        if storage == killed:
-            trained.wait_until(lambda: tiles(killed))
-            trained.worker(1).kill()
-            before = tiles(killed)
-        assert trained.wait() == 0, trained.output
-        assert ("restart" in trained.output.lower()) == (storage == killed)
+    pods = start_pods(start, calm, *DIGITS)
+    assert [pod.wait() for pod in pods] == [0, 0], pods[0].output
+    trained = start(killed, *DIGITS)
+    trained.wait_until(lambda: tiles(killed))
+    trained.worker(1).kill()
+    before = tiles(killed)
+    assert trained.wait() == 0, trained.output
+    assert "restart" in trained.output.lower()
     assert before.items() <= tiles(killed).items()
     assert tiles(calm).keys() == tiles(killed).keys()
     assert distance(calm / "r", killed / "r") < 1e-9

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.settings.sources import last_of_each
+from tests.support.patience import wait_until
 from tests.support.slurm import LOCAL_SETTINGS, ROOT, SETTINGS, SlurmCluster, weights
 
 
@@ -39,6 +40,22 @@ def test_sharded_states_end_with_equal_weights(cluster: SlurmCluster, tmp_path: 
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     cluster.train(f"STORAGE={tmp_path}/slurm", *SETTINGS, *sharded).wait(0)
     assert weights(tmp_path / "slurm") == weights(tmp_path / "local")
+
+
+@pytest.mark.nightly
+def test_kernel_of_a_killed_worker_keeps_its_tiles(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """Workers on two nodes share tiles by STORAGE, and a requeued job continues with them."""
+    settings = ("MODEL=kernel", "DATA=digits", "QUBITS=6", "WORKERS=2", "RUN=r")
+    command = [sys.executable, "-m", "training", f"STORAGE={tmp_path}/local", *settings]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    slurm = tmp_path / "slurm"
+    client = cluster.train(f"STORAGE={slurm}", *settings, "CPU=1")
+    wait_until(lambda: list(slurm.glob("r/kernel/*/*.bin")), 90)
+    os.kill(cluster.workers(slurm)[1], signal.SIGKILL)
+    before = {path: path.stat().st_mtime_ns for path in slurm.glob("r/kernel/*/*.bin")}
+    assert "start 2" in client.wait(0)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert weights(slurm) == weights(tmp_path / "local")
 
 
 @pytest.mark.nightly
