@@ -7,6 +7,8 @@ from typing import NamedTuple
 import cirq
 
 from common.errors import SettingsError, SimulationError
+from common.found_circuits import found_data_circuit
+from common.settings.circuit_file import is_circuit
 from common.settings.groups.experiment import (
     KERNEL,
     MODELS,
@@ -57,11 +59,17 @@ class ModelProgram(NamedTuple):
 def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[ModelCircuit]:
     """Return the circuits of a model, in order; none for a user's model or an ansatz.
 
+    A circuit that a search found for data is one.
+
     Args:
         model: Architecture and width.
         features: Angles or amplitudes per example.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
     """
+    is_noiseless = model.has_noiseless_gradient
+    if is_circuit(model.model):
+        found = found_data_circuit(model, features)
+        return [with_noise(found, model.noise, noiseless_gradient=is_noiseless)]
     if model.model not in MODELS:
         return []
     is_qcnn = model.model == "qcnn"
@@ -77,7 +85,6 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
         )
         for index in range(model.filters if model.model == "multi-filter" else 1)
     ]
-    is_noiseless = model.has_noiseless_gradient
     return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
 
 

@@ -15,15 +15,17 @@ from common import user_code, weights_file
 from common.data.target import SIGNS, Target
 from common.errors import DataError, WeightsError
 from common.formats import MODEL_FORMAT
+from common.found_circuits import found_head
 from common.model_circuits import MAX_RECORDED_QUBITS, ModelProgram, compiled_circuits, sampling_of
 from common.models import user_model
+from common.models.ansatz import initial_angles
 from common.models.kernel_machine import KernelShape, build_kernel_model, recorded_shape
 from common.models.normalization import ReadoutNormalization
 from common.models.pruning import prunable_circuits
 from common.models.samplers import sampler_arguments
 from common.models.variational import build_variational_model
 from common.settings import Settings
-from common.settings.circuit_file import short_model
+from common.settings.circuit_file import is_circuit, short_model
 from common.settings.groups.experiment import KERNEL, NO_SHOTS
 from common.storage import StoragePath
 from qfleet.circuits.circuit_json import to_json
@@ -72,7 +74,8 @@ def build_model(
     outputs = (
         together if settings.model.model == "qcnn" else _head(together, settings, target.outputs)
     )
-    return keras.Model(inputs, outputs, name=settings.model.model.replace("-", "_"))
+    name = short_model(settings.model.model)
+    return keras.Model(inputs, outputs, name=name.replace("-", "_"))
 
 
 def _readouts(
@@ -93,13 +96,26 @@ def _readouts(
         gradient_circuit=circuit.gradient_circuit,
         **sampler_arguments(settings),
         seed=settings.data.seed * 1009 + index,
+        initializer=initial_angles(circuit, settings.data.seed) if circuit.initial else None,
         name=f"circuit_{index}",
     )
     return layer(inputs)
 
 
 def _head(readouts: tf.Tensor, settings: Settings, outputs: int) -> tf.Tensor:
-    """Return the head of the tutorial: Dense(8), activation, Dense(outputs)."""
+    """Return the head of the tutorial: Dense(8), activation, Dense(outputs).
+
+    A circuit that a search found has the linear head that was trained with it.
+    """
+    if is_circuit(settings.model.model):
+        kernel, bias = found_head(settings.model, outputs)
+        constant = keras.initializers.Constant
+        return keras.layers.Dense(
+            outputs,
+            kernel_initializer=constant(kernel),
+            bias_initializer=constant(bias),
+            name="answer",
+        )(readouts)
 
     def initializer(index: int) -> keras.initializers.Initializer:
         return keras.initializers.GlorotUniform(seed=settings.data.seed * 1009 + 500 + index)

@@ -1,6 +1,5 @@
 """The ansatz of a variational model: a built-in one, the user's, or one that a search found."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,12 +8,12 @@ import numpy as np
 
 from common.data.target import Target
 from common.errors import SettingsError
+from common.found_circuits import found_circuit
 from common.model_circuits import with_noise
 from common.models import user_model
 from common.settings import Settings
-from common.settings.circuit_file import is_circuit, read_circuit, short_model
+from common.settings.circuit_file import is_circuit, short_model
 from qfleet.circuits import ModelCircuit, hamiltonian_variational, hardware_efficient, uccsd
-from qfleet.circuits.circuit_json import from_json
 from qfleet.problems import pauli_words
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -125,27 +124,11 @@ def _user_circuit(settings: Settings, fields: tuple[str, ...]) -> ModelCircuit:
 
 
 def _found_circuit(settings: Settings, fields: tuple[str, ...]) -> ModelCircuit:
-    """Return the circuit that MODEL has as a text, with its angles as initial values."""
-    name, width = short_model(settings.model.model), settings.model.qubits
-    try:
-        content = read_circuit(settings.model.model)
-        circuit = from_json(json.dumps(content["circuit"]))
-    except ValueError as error:
-        raise SettingsError(f"MODEL={name} can't be read: {error}; name its file again") from None
-    qubits = tuple(sorted(circuit.all_qubits()))
-    if len(qubits) != width:
-        raise SettingsError(
-            f"MODEL={name} is a circuit of {len(qubits)} qubits, and QUBITS={width}: use the DATA"
-            " that it was found for"
-        )
-    parameters = tuple(sorted(cirq.parameter_names(circuit)))
-    if set(parameters) != content["angles"].keys():
-        raise SettingsError(f"MODEL={name} has other symbols than angles: search it again")
-    if not parameters:
-        raise SettingsError(f"MODEL={name} has no angles to train: choose a circuit with some")
+    """Return the circuit that a search found, which has no inputs."""
+    circuit = found_circuit(settings.model)
     if fields:
         raise SettingsError(
-            f"MODEL={name} has no inputs for the fields of several Hamiltonians: omit ANGLES=shared"
+            f"MODEL={short_model(settings.model.model)} has no inputs for the fields of several"
+            " Hamiltonians: omit ANGLES=shared"
         )
-    initial = tuple(float(content["angles"][one]) for one in parameters)
-    return ModelCircuit(circuit, (), parameters, (), qubits, (parameters,), initial)
+    return circuit

@@ -16,7 +16,9 @@ from common.commands import command
 from common.errors import SettingsError
 
 FORMAT = 1
-"""Version of the files, which have the keys format, name, circuit, angles and origin."""
+"""Version of the files, which have the keys format, name, circuit, angles and origin.
+
+A circuit for data also has inputs, the names of its features, and head, the flattened weights."""
 
 INLINE = "circuit/"
 """Begin of the text of a circuit; its name and its compressed content follow."""
@@ -72,6 +74,15 @@ def is_circuit(model: str) -> bool:
     return model.startswith(INLINE)
 
 
+def encodes_data(model: str) -> bool:
+    """Return True if a text of a circuit has features of data as inputs.
+
+    Raises:
+        ValueError: It is not such a text.
+    """
+    return bool(read_circuit(model).get("inputs"))
+
+
 def short_model(model: str) -> str:
     """Return the name of a circuit for a text of one, and any other value of MODEL as it is."""
     return model.split("/")[1] if is_circuit(model) else model
@@ -124,6 +135,14 @@ def _checked(text: str) -> dict[str, Any]:
         isinstance(one, int | float) for one in angles.values()
     ):
         raise ValueError("its angles are not numbers by name")
+    if not _is_list(content.get("inputs", []), str) or not _is_list(
+        content.get("head", []), int | float
+    ):
+        raise ValueError("its inputs are not names, or its head is not numbers")
     if not isinstance(content["circuit"], dict) or not isinstance(content["origin"], dict):
         raise ValueError("its circuit or its origin is not a JSON object")
     return content
+
+
+def _is_list(value: object, kind: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, kind) for one in value)

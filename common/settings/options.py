@@ -115,8 +115,8 @@ class SearchOptions(Options):
             r"|^layers:[1-9][0-9]{0,3}$|^blocks$|^paulis$|.\.json$"
         ),
         Setting(
-            "gates that circuits are made of; default: excitations of a molecule, or else blocks of"
-            " a CNOT and rotations",
+            "gates that circuits are made of; default: excitations of a molecule, layers:3 for"
+            " data, or else blocks of a CNOT and rotations",
             allowed="excitations (of qubits; or excitations:fermionic, :pair, :fan; with :N for N"
             " electrons of a Hamiltonian in a file), layers:N, blocks, paulis (rotations by the"
             " words of the Hamiltonian), or a file of Cirq JSON, each operation of which is a gate",
@@ -125,13 +125,13 @@ class SearchOptions(Options):
     ] = ""
     proposer: Annotated[
         str,
-        StringConstraints(min_length=1, max_length=1000),
+        StringConstraints(max_length=1000),
         Setting(
-            "way to choose circuits",
+            "way to choose circuits; default: pruning, or evolution for data",
             allowed=f"{', '.join(PROPOSERS)}, or a command that proposes circuits",
             choices=PROPOSERS,
         ),
-    ] = "pruning"
+    ] = ""
     budget: Annotated[
         str,
         StringConstraints(pattern=rf"^{_AMOUNT}(,{_AMOUNT})?$"),

@@ -55,7 +55,10 @@ _STORED = _CLIENT | _names("storage overlay image service_account")
 _SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a run without RUN
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("study parallelism")
-_SEARCH = _names("config storage run task seed qubits noise data_memory") | {"data"}
+_SEARCH = frozenset({"data"}) | _names(
+    "config storage run task seed qubits noise data_memory encoder classes label_column id_column"
+    " train_examples validation_examples test_examples"
+)
 _NOT_PLANNED = _names("study")
 _FLEET = _names(
     "config target storage verbose model data training checkpoint_interval max_attempts"

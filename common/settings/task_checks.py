@@ -1,6 +1,6 @@
 """Checks of the model, the data and the training against each other, in every target."""
 
-from common.settings.circuit_file import is_circuit, short_model
+from common.settings.circuit_file import encodes_data, is_circuit, short_model
 from common.settings.fields import AUTO
 from common.settings.groups.experiment import (
     ANSATZES,
@@ -113,11 +113,8 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
             f"MODEL={name} does not fit TASK={task}: set MODEL={' or '.join(MODELS)}, or"
             " TASK=energy or state"
         )
-    if is_circuit(name) and task != "energy":
-        raise ValueError(
-            f"MODEL={short_model(name)} is a circuit for a Hamiltonian, and does not fit"
-            f" TASK={task}: set TASK=energy, or another MODEL"
-        )
+    if is_circuit(name):
+        _check_circuit(name, task)
     if is_variational and training.loss:
         raise ValueError(
             f"LOSS={training.loss} does not fit TASK={task}, whose loss is the"
@@ -140,6 +137,16 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
             )
     if task == "state":
         _check_states(model, training)
+
+
+def _check_circuit(name: str, task: str) -> None:
+    found = "a classification or a regression" if encodes_data(name) else "a Hamiltonian"
+    fits = task in ("classification", "regression") if encodes_data(name) else task == "energy"
+    if not fits:
+        raise ValueError(
+            f"MODEL={short_model(name)} is a circuit for {found}, and does not fit TASK={task}:"
+            " set the TASK that it was found for, or another MODEL"
+        )
 
 
 def _check_states(model: ModelSettings, training: TrainingSettings) -> None:

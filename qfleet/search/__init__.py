@@ -12,6 +12,7 @@ super_circuit_of                 the space of the gates of a circuit
 Adapt, Growth, GatePruning, Evolution, Random, External, SearchMethod
                                  ways to choose candidates
 Candidate, Result, Task          what a method returns, and its results
+DataTask                         rows of a classification or a regression
 SuperCircuit                     many candidates as one batch of one program
 pareto_front, circuit_cost       the front of points, and the price of a circuit
 representational_capacity, clifford_noise_resilience
@@ -20,6 +21,7 @@ representational_capacity, clifford_noise_resilience
 
 from qfleet.search.ansatz_search import search
 from qfleet.search.cost import Cost, circuit_cost
+from qfleet.search.data_task import DataTask
 from qfleet.search.evolution import Evolution
 from qfleet.search.external import External
 from qfleet.search.filters import clifford_noise_resilience, representational_capacity
@@ -37,6 +39,7 @@ __all__ = [
     "Adapt",
     "Candidate",
     "Cost",
+    "DataTask",
     "Evolution",
     "External",
     "GatePruning",

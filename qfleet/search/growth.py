@@ -47,7 +47,7 @@ class Adapt(SearchMethod):
         if len(history) > 1 and history[-1].energy > history[-2].energy - self.gain:
             return []
         last = history[-1].candidate if history else _START
-        slopes = _allowed(task, last, task.screen.gradients([last])[0])
+        slopes = _allowed(task, last, task.gradients([last])[0])
         if len(last.gates) >= self.most_gates or slopes.max() <= self.tolerance:
             return []
         return [_with_gate(task, last, int(slopes.argmax()), 0.0, "adapt")]
@@ -123,7 +123,7 @@ class Growth(SearchMethod):
             return []
         random = task.random(generation)
         children = []
-        for parent, found in zip(parents, task.screen.gradients(parents), strict=True):
+        for parent, found in zip(parents, task.gradients(parents), strict=True):
             slopes = _allowed(task, parent, found)
             if turn:
                 slopes = slopes * random.exponential(size=len(slopes))

@@ -8,6 +8,7 @@ from pathlib import Path
 import cirq
 
 from qfleet.errors import ArgumentError, LibraryError
+from qfleet.search.data_task import DataTask
 from qfleet.search.methods import SearchMethod
 from qfleet.search.records import Result, complete
 from qfleet.search.space import Space
@@ -15,7 +16,7 @@ from qfleet.search.trainer import Training
 
 
 def identity_of(
-    observable: cirq.PauliSum,
+    problem: cirq.PauliSum | DataTask,
     space: Space,
     method: SearchMethod,
     seed: int,
@@ -25,7 +26,7 @@ def identity_of(
     """Return the first line of a file: what a history belongs to.
 
     Args:
-        observable: The energy.
+        problem: The energy, or the data.
         space: The space.
         method: The method, with its options.
         seed: Seed of all random numbers.
@@ -37,9 +38,13 @@ def identity_of(
         for name, value in sorted(vars(method).items())
         if name not in ("invalid", "generations")
     }
+    if isinstance(problem, DataTask):
+        words = [problem.digest]
+    else:
+        words = sorted(f"{one / one.coefficient} {complex(one.coefficient):.9g}" for one in problem)
     content = [
-        sorted(f"{one / one.coefficient} {complex(one.coefficient):.9g}" for one in observable),
-        [str(one.operations) for one in space.gates],
+        words,
+        [str(one.operations) + one.feature for one in space.gates],
         [str(one) for one in space.start],
         space.ordered,
         type(method).__name__,

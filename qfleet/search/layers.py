@@ -1,12 +1,13 @@
 """Spaces of layers: rotations of qubits, and entanglers of pairs."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import cirq
 import sympy
 
-from qfleet.argument_checks import checked, integer, items, shown
+from qfleet.argument_checks import checked, instance, integer, items, shown
 from qfleet.devices.calibration import Calibration, qubit_order
 from qfleet.errors import ArgumentError
 from qfleet.search.space import MAX_GATES, Space, SpaceGate
@@ -53,7 +54,11 @@ def pairs_of(qubits: int, connectivity: Connectivity) -> list[tuple[int, int]]:
     return list(pairs)
 
 
-@checked(qubits=integer(1), layers=integer(1))
+@checked(
+    qubits=integer(1),
+    layers=integer(1),
+    inputs=items(instance(str, "a name"), "names of data symbols"),
+)
 def layers(
     qubits: int,
     layers: int,
@@ -62,11 +67,12 @@ def layers(
     rotations: str = "y",
     entangler: Literal["cnot", "cz", "xx", "yy", "zz"] = "cnot",
     start: Sequence[cirq.Operation] = (),
+    inputs: Sequence[str] = (),
 ) -> Space:
     """Return the ordered space of layers: a super-circuit, whose masks are the candidates.
 
-    A layer has an entangler of each pair, and then rotations of each qubit; rotations of all qubits
-    come first. A CNOT is there in both directions.
+    A layer has an encoder of each input, an entangler of each pair, and then rotations of each
+    qubit; rotations of all qubits come first. A CNOT is there in both directions.
 
     Args:
         qubits: Number of qubits, cirq.LineQubit.range.
@@ -75,6 +81,9 @@ def layers(
         rotations: Axes of the rotations, such as "yz".
         entangler: A fixed gate, or a rotation by two Pauli matrices.
         start: Operations before the first layer.
+        inputs: Names of data symbols. Layer l has input j as a rotation of qubit (j + l) mod
+            `qubits`, about Y and Z alternately where inputs share a qubit; its angle is the input
+            times a trained number.
 
     Raises:
         ArgumentError: An argument is unknown, or the space is too large.
@@ -86,7 +95,7 @@ def layers(
     if entangler not in (*_ENTANGLERS, *_POWERS):
         known = ", ".join((*_ENTANGLERS, *_POWERS))
         raise ArgumentError(f"entangler is {shown(entangler)}: choose {known}")
-    count = layers * (2 * len(pairs) + qubits * len(rotations))
+    count = layers * (2 * len(pairs) + qubits * len(rotations) + len(inputs))
     if count > MAX_GATES:
         raise ArgumentError(
             f"the space has about {count:,} gates: allowed are up to {MAX_GATES:,}, so choose fewer"
@@ -101,8 +110,17 @@ def layers(
     else:
         wires = [cirq.CNOT(line[a], line[b]) for pair in pairs for a, b in (pair, pair[::-1])]
     one = [SpaceGate.of(operation) for operation in (*wires, *turns)]
-    first = [SpaceGate.of(operation) for operation in turns]
-    return Space(tuple(first + layers * one), tuple(line), tuple(start), ordered=True)
+    gates = [SpaceGate.of(operation) for operation in turns]
+    for layer in range(layers):
+        gates += [_encoder(line, name, at, layer) for at, name in enumerate(inputs)] + one
+    return Space(tuple(gates), tuple(line), tuple(start), ordered=True)
+
+
+def _encoder(line: Sequence[cirq.Qid], name: str, at: int, layer: int) -> SpaceGate:
+    """Return the gate that encodes input `at` in a layer."""
+    rotation = (cirq.ry, cirq.rz)[at // len(line) % 2]
+    gate = SpaceGate.of(rotation(_ANGLE).on(line[(at + layer) % len(line)]), f"{name}")
+    return replace(gate, feature=name)
 
 
 @checked(qubits=integer(2))

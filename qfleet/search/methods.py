@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qfleet.argument_checks import integer
+from qfleet.errors import ArgumentError
 from qfleet.search.records import Candidate, Result
 from qfleet.search.space import Space
 from qfleet.search.trainer import Screen
@@ -18,19 +19,32 @@ class Task:
 
     Attributes:
         space: The space.
-        screen: Gradients of the space's gates.
+        screen: Gradients of the space's gates; None for a task of data.
         seed: Seed of all choices.
         objectives: Names of what a result has, to be minimised.
     """
 
     space: Space
-    screen: Screen
+    screen: Screen | None
     seed: int
     objectives: tuple[str, ...]
 
     def random(self, generation: int) -> np.random.Generator:
         """Return the source of random numbers of a generation."""
         return np.random.default_rng([self.seed, generation])
+
+    def gradients(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        """Return `Screen.gradients`, [C, G].
+
+        Raises:
+            ArgumentError: The task is one of data, for which there are none.
+        """
+        if self.screen is None:
+            raise ArgumentError(
+                "method grows circuits by gradients of an energy, which data do not have: choose"
+                " GatePruning, Evolution or Random"
+            )
+        return self.screen.gradients(candidates)
 
     def points(self, results: Sequence[Result]) -> np.ndarray:
         """Return the objectives of results, [n, K]."""

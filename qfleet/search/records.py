@@ -45,14 +45,16 @@ class Result:
 
     Attributes:
         candidate: It, with its trained angles.
-        energy: Its expectation value.
-        error: Its energy minus the reference; the energy without a reference.
+        energy: Its expectation value; of a task of data, the loss of the validation rows.
+        error: Its energy minus the reference; the energy without a reference. Of data, the part
+            of the validation rows that is classified wrong, or the mean squared error.
         two_qubit_gates: CNOTs of its circuit, as `circuit_cost` counts them.
         depth: CNOTs one after another, as `circuit_cost` counts them.
         fidelity: Predicted fidelity on the device; None without a calibration.
         evaluations: How often its energy and gradient were computed.
         generation: Number of its generation, from 0.
         size: Number of results of this generation.
+        head: Of a task of data, the trained weights of the head; see `DataTask.outputs`.
     """
 
     candidate: Candidate
@@ -64,6 +66,7 @@ class Result:
     evaluations: int
     generation: int
     size: int
+    head: tuple[float, ...] = ()
 
     def to_json(self) -> str:
         """Return the result as one line of JSON."""
@@ -85,7 +88,8 @@ class Result:
                 str(found["circuit"]),
                 str(found["origin"]),
             )
-            return cls(candidate, **content)
+            head = tuple(map(float, content.pop("head", ())))
+            return cls(candidate, **content, head=head)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ArgumentError(
                 f"the history has the line {line[:60]!r}, which no search wrote: pass another file"

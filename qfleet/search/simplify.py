@@ -22,7 +22,7 @@ def simplified(
 
     Args:
         circuit: A circuit of operations with gates.
-        values: The values of its symbols, in radians.
+        values: The values of its symbols, in radians; symbols without a value are data.
     """
     qubits = circuit.all_qubits()
     kept = _joined(circuit)
@@ -34,12 +34,12 @@ def simplified(
     for at, one in enumerate(kept):
         names = sorted(parameter_names(one))
         make = _MAKERS.get(type(one.gate))
-        if names and make and all(counts[name] == 1 for name in names):
+        if names and make and all(counts[name] == 1 and name in values for name in names):
             angle = one.gate._rads
             found[names[0]] = float(sympy.sympify(angle).subs({n: values[n] for n in names}))
             kept[at] = make(sympy.Symbol(names[0])).on(*one.qubits)
         else:
-            found |= {name: values[name] for name in names}
+            found |= {name: values[name] for name in names if name in values}
     idle = sorted(qubits - {qubit for one in kept for qubit in one.qubits})
     return cirq.Circuit(kept, cirq.I.on_each(*idle)), found
 

@@ -32,12 +32,15 @@ class SpaceGate:
         operations: Operations whose symbols are `angles`.
         angles: Names of its angles, in the unit that the operations give them.
         switched: If it is not the identity where all angles are 0.
+        feature: Name of the data symbol x of a gate that encodes data. Its one angle `a` is then
+            (1 + w) * x, with the trained number w of a candidate; it is empty for other gates.
     """
 
     name: str
     operations: tuple[cirq.Operation, ...]
     angles: tuple[str, ...]
     switched: bool
+    feature: str = ""
 
     @classmethod
     def of(
@@ -81,7 +84,17 @@ class SpaceGate:
         return any(len(one.qubits) > 1 for one in self.operations)
 
     def with_angles(self, values: Sequence[float | sympy.Expr]) -> list[cirq.Operation]:
-        """Return its operations for values of its angles."""
+        """Return its operations for values of its angles.
+
+        Args:
+            values: The values; of a gate that encodes data, the number w.
+        """
+        if self.feature:
+            values = [(1 + values[0]) * sympy.Symbol(self.feature)]
+        return self.with_rotations(values)
+
+    def with_rotations(self, values: Sequence[float | sympy.Expr]) -> list[cirq.Operation]:
+        """Return its operations for values of the angles themselves, also where it encodes data."""
         resolver = dict(zip(self.angles, values, strict=True))
         return [cirq.resolve_parameters(one, resolver) for one in self.operations]
 
@@ -90,7 +103,7 @@ class SpaceGate:
     ) -> list[cirq.Operation]:
         """Return its operations for symbols, and those without an angle as powers of a switch."""
         found = []
-        for one in self.with_angles(values):
+        for one in self.with_rotations(values):
             if self.switched and not cirq.is_parameterized(one):
                 one = one**switch
             found.append(one)

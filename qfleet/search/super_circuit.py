@@ -1,6 +1,6 @@
 """Many candidates as one batch of one compiled program: gates that are on or off."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 import cirq
@@ -9,6 +9,9 @@ import sympy
 
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.search.space import SpaceGate
+
+Readouts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
+"""Values, and a function that returns gradients by angles for upstream gradients."""
 
 
 @final
@@ -20,7 +23,7 @@ class SuperCircuit:
 
     Args:
         gates: The G gates, first applied first.
-        observable: The observable that is read.
+        observable: The observables that are read; `value_and_gradient` takes one.
         qubits: All qubits, in order.
         start: Operations before the gates.
         initial_states: True for a state per candidate in the place of `start`, which calls take.
@@ -38,7 +41,7 @@ class SuperCircuit:
     def __init__(
         self,
         gates: Sequence[SpaceGate],
-        observable: cirq.PauliSum,
+        observable: cirq.PauliSum | Sequence[cirq.PauliSum],
         qubits: Sequence[cirq.Qid],
         start: Sequence[cirq.Operation] = (),
         *,
@@ -63,7 +66,7 @@ class SuperCircuit:
             cirq.Circuit(operations),
             [*names, *used],
             (),
-            [observable],
+            [observable] if isinstance(observable, cirq.PauliSum) else observable,
             initial_states=initial_states,
             method="auto" if initial_states else "state_vector",
         )
@@ -84,11 +87,39 @@ class SuperCircuit:
         Returns:
             The values [C], and their gradients by the angles [C, A], 0 for gates that are off.
         """
-        owned = masks[:, self._owner]
+        owned = self.owned(masks)
         inputs = np.concatenate([np.where(owned, angles, 0.0), masks[:, self._switches]], axis=1)
         values, gradients = self._compiled.value_and_gradient(inputs, initial_states=initial_states)
         assert gradients.inputs is not None
         return values[:, 0], np.where(owned, gradients.inputs[:, : self.angles], 0.0)
+
+    def readouts(self, masks: np.ndarray, angles: np.ndarray) -> Readouts:
+        """Compute the values of all observables, and a function for gradients.
+
+        Args:
+            masks: [B, G] bool, the gates of each row.
+            angles: [B, A] angles; 0 for gates that are off.
+
+        Returns:
+            The values [B, K], and a function of upstream gradients [B, K] that returns those by the
+            angles [B, A], also for gates that are off.
+        """
+        inputs = np.concatenate([angles, masks[:, self._switches]], axis=1)
+        values, residuals = self._compiled.forward(inputs)
+
+        def gradient(upstream: np.ndarray) -> np.ndarray:
+            found = self._compiled.vjp(
+                inputs, None, upstream, residuals=residuals, overwrite_residuals=True
+            )
+            assert found.inputs is not None
+            return found.inputs[:, : self.angles]
+
+        return np.asarray(values), gradient
+
+    def owned(self, masks: np.ndarray) -> np.ndarray:
+        """Return the columns [C, A] bool of the angles of the gates of masks [C, G]."""
+        found: np.ndarray = masks[:, self._owner]
+        return found
 
     def columns(self, slots: Sequence[int]) -> np.ndarray:
         """Return the columns of the angles of some gates, in order."""

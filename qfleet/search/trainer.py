@@ -51,11 +51,13 @@ class Training:
 
 
 class Trained(NamedTuple):
-    """Angles, energy, and evaluations of all starts."""
+    """Angles, energy, and evaluations of all starts; of data, also the error and the head."""
 
     angles: tuple[float, ...]
     energy: float
     evaluations: int
+    error: float | None = None
+    head: tuple[float, ...] = ()
 
 
 class _Group(NamedTuple):

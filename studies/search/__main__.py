@@ -1,4 +1,4 @@
-"""`make search`: find circuits for a Hamiltonian with several seeds, and compare their price."""
+"""`make search`: find circuits for a Hamiltonian or for data, and compare their price."""
 
 import contextlib
 import sys
@@ -32,13 +32,13 @@ def main() -> int:
     exit_on_signals()
     folder = SearchFolder(storage.path(definition.settings.job.storage), definition.name)
     folder.require_same(definition)
-    with Waiting(f"the Hamiltonian DATA={definition.settings.data.data}"):
+    with Waiting(f"DATA={definition.settings.data.data}"):
         space = space_of(definition)
         _require_generation(definition, space)
         _ = definition.reference
     _log(
         f"Search {definition.name}: SPACE={definition.space} has {plural(len(space.gates), 'gate')}"
-        f" on {plural(len(space.qubits), 'qubit')}; METHOD={definition.options.proposer},"
+        f" on {plural(len(space.qubits), 'qubit')}; METHOD={definition.method},"
         f" {plural(len(definition.seeds), 'seed')}, BUDGET={definition.budget.text} each"
     )
     lease = Lease(folder.path, uuid.uuid4().hex, title=f"search {definition.name}")
@@ -46,8 +46,8 @@ def main() -> int:
         folder.open(definition)
         searches = _search(definition, folder, space, lease)
         _report_refused(searches)
-        found = write_results(folder, definition, searches)
-    print_results(folder, definition, found)
+        found, scores = write_results(folder, definition, searches)
+    print_results(folder, definition, found, scores)
     return EXIT_OK
 
 
@@ -89,7 +89,7 @@ def _require_generation(definition: SearchDefinition, space: Space) -> None:
     if budget.evaluations is not None and budget.evaluations < least:
         raise SettingsError(
             f"BUDGET={budget.text} is less than one generation of"
-            f" METHOD={definition.options.proposer}, which has {least} circuits: raise BUDGET"
+            f" METHOD={definition.method}, which has {least} circuits: raise BUDGET"
         )
 
 

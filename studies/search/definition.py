@@ -8,21 +8,31 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
+from common import runs, storage
+from common.data import Dataset, Examples, prepare
 from common.data.problems import only_hamiltonian
 from common.errors import SettingsError
 from common.settings import Settings
 from common.settings.options import PROPOSERS, SearchOptions
 from common.settings.sources import last_of_each
 from common.text import did_you_mean
+from common.tuning import sample_rows
 from qfleet.devices.calibration import INLINE, Calibration, short_name
 from qfleet.devices.lines import inline_calibration
 from qfleet.problems import Hamiltonian
+from qfleet.search import DataTask
 from studies.axes import Axis, parse_axis
 from studies.command_line import read_words
 
 FORMAT = 1
 PROGRAM = "search"
 
+DATA_TASKS = ("classification", "regression")
+MAX_TRAIN_ROWS, MAX_VALIDATION_ROWS = 256, 1024
+"""Most rows that circuits are trained on, and compared by. They are drawn from the splits."""
+
+_MAX_SAMPLED = 50_000
+_DATA_METHODS = ("evolution", "pruning", "random")
 _UNIT_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -118,7 +128,56 @@ class SearchDefinition:
         return SearchBudget.parse(self.options.budget)
 
     @cached_property
-    def problem(self) -> Hamiltonian:
+    def problem(self) -> Hamiltonian | DataTask:
+        """The problem that circuits are searched for: a Hamiltonian, or rows of data.
+
+        Raises:
+            DataError: It can't be read.
+            SettingsError: A setting does not fit it.
+        """
+        return self.rows if self.has_data else self.hamiltonian
+
+    @property
+    def has_data(self) -> bool:
+        """If the search is for a classification or a regression."""
+        return self.settings.data.task in DATA_TASKS
+
+    @property
+    def qubits(self) -> int:
+        """Qubits of all circuits."""
+        return self.settings.model.qubits if self.has_data else self.hamiltonian.qubits
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The data set of a classification or a regression, as a training with SEED=0 has it."""
+        return prepare(self.settings, storage.path(self.settings.job.storage) / runs.DATASETS)
+
+    @cached_property
+    def rows(self) -> DataTask:
+        """Rows of the splits for training and validation.
+
+        Raises:
+            SettingsError: Examples are states.
+        """
+        if self.dataset.placement == "amplitude":
+            raise SettingsError(
+                "ENCODER=amplitude leaves no encoder to search for: set ENCODER=angle, pca or"
+                " reupload"
+            )
+        train = self._sample("train", MAX_TRAIN_ROWS)
+        validation = self._sample("validation", MAX_VALIDATION_ROWS)
+        target = self.dataset.target
+        assert target.kind in ("signs", "classes", "number")
+        classes = len(target.classes) if target.kind == "classes" else 0
+        return DataTask(*train, *validation, target.kind, classes, target.scale)
+
+    def _sample(self, split: str, most: int) -> Examples:
+        found = self.dataset.sample(split, _MAX_SAMPLED)
+        chosen = sample_rows(len(found.labels), most, self.settings.data.seed)
+        return Examples(found.angles[chosen], found.labels[chosen])
+
+    @cached_property
+    def hamiltonian(self) -> Hamiltonian:
         """The Hamiltonian, with the electrons of SPACE if it is one of a file.
 
         Raises:
@@ -138,18 +197,25 @@ class SearchDefinition:
 
     @cached_property
     def reference(self) -> float | None:
-        """The exact energy that errors refer to; None where it is not known."""
-        return self.problem.reference_energy()
+        """The exact energy that errors refer to; None where it is not known, and for data."""
+        return None if self.has_data else self.hamiltonian.reference_energy()
 
     @property
     def space(self) -> str:
-        """SPACE, or the default for the Hamiltonian."""
-        return self.options.space or ("excitations" if self.problem.electrons else "blocks")
+        """SPACE, or the default for the problem."""
+        if self.options.space or self.has_data:
+            return self.options.space or "layers:3"
+        return "excitations" if self.hamiltonian.electrons else "blocks"
+
+    @property
+    def method(self) -> str:
+        """METHOD, or the default for the problem."""
+        return self.options.proposer or ("evolution" if self.has_data else "pruning")
 
     @property
     def command(self) -> tuple[str, ...]:
         """The command of METHOD, as words; none for a method of qfleet."""
-        chosen = self.options.proposer
+        chosen = self.method
         return () if chosen in PROPOSERS else tuple(shlex.split(chosen))
 
     @property
@@ -165,21 +231,31 @@ class SearchDefinition:
 
     def to_json(self) -> dict[str, Any]:
         """Return what another start of this search must have in common with it."""
-        return {
+        data = self.settings.data
+        found: dict[str, Any] = {
             "format": FORMAT,
-            "data": self.settings.data.data,
+            "data": data.data,
             "space": self.space,
-            "method": self.options.proposer,
+            "method": self.method,
             "noise": self.settings.model.noise,
         }
+        if self.has_data:
+            names = {"task": data.task, "encoder": data.encoder, "classes": data.classes}
+            found |= names | {"qubits": self.qubits}
+        return found
 
     def _check(self) -> None:
         if not self.name:
             raise SettingsError("a search needs a name: set NAME, for example NAME=h2")
         task = self.settings.data.task
-        if task != "energy":
+        if task == "state":
             raise SettingsError(
-                f"TASK={task} has no Hamiltonian, for which circuits are searched: omit TASK"
+                "TASK=state has neither a Hamiltonian nor rows, for which circuits are searched:"
+                f" set TASK=energy, {' or '.join(DATA_TASKS)}"
+            )
+        if self.has_data and not self.space.startswith("layers:"):
+            raise SettingsError(
+                f"SPACE={self.space} does not encode data: set SPACE=layers:N, such as layers:3"
             )
         if self.settings.job.storage.startswith("gs://"):
             raise SettingsError(
@@ -201,7 +277,12 @@ class SearchDefinition:
         Raises:
             SettingsError: It is neither.
         """
-        chosen = self.options.proposer
+        chosen = self.method
+        if self.has_data and chosen not in _DATA_METHODS:
+            raise SettingsError(
+                f"METHOD={chosen} does not fit TASK={self.settings.data.task}: choose one of"
+                f" {', '.join(_DATA_METHODS)}"
+            )
         try:
             words = self.command
         except ValueError as error:

@@ -20,6 +20,12 @@ from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
 from studies.search.stages import SeedSearch, rounded
 
+DATA_SETTINGS = (
+    *("qubits", "encoder", "classes", "label_column", "id_column"),
+    *("train_examples", "validation_examples", "test_examples"),
+)
+"""Settings of the data that a training must have in common with a search."""
+
 Results = Sequence[SeedSearch]
 """The searches of all seeds, which have ended."""
 
@@ -42,7 +48,7 @@ class FoundCircuit:
 
     @property
     def circuit(self) -> cirq.Circuit:
-        """The circuit with its angles, without gates that cancel."""
+        """The circuit with its angles, without gates that cancel; data are symbols."""
         circuit, angles = self.free
         return cirq.resolve_parameters(circuit, angles)
 
@@ -54,7 +60,7 @@ class FoundCircuit:
     def model(self, definition: SearchDefinition) -> str:
         """Return the content of a file for MODEL."""
         circuit, angles = self.free
-        content = {
+        content: dict[str, Any] = {
             "format": circuit_file.FORMAT,
             "name": f"{definition.name}-{self.number}",
             "circuit": json.loads(to_json(circuit)),
@@ -64,19 +70,24 @@ class FoundCircuit:
                 "seed": self.seed,
                 "data": definition.settings.data.data,
                 "space": definition.space,
-                "method": definition.options.proposer,
+                "method": definition.method,
                 "energy": self.result.energy,
                 "error": self.result.error,
                 "two_qubit_gates": self.result.two_qubit_gates,
                 "code": code_version(),
             },
         }
+        if definition.has_data:
+            content |= {"inputs": definition.rows.inputs, "head": self.result.head}
         return json.dumps(content) + "\n"
 
     def qasm(self) -> str | None:
-        """Return the circuit as OpenQASM 2; None if a gate has no form in it."""
+        """Return the circuit as OpenQASM 2; None if a gate has no form in it, or encodes data."""
+        circuit = self.circuit
+        if cirq.is_parameterized(circuit):
+            return None
         try:
-            return cirq.qasm(self.circuit, args=cirq.QasmArgs(version="2.0"))
+            return cirq.qasm(circuit, args=cirq.QasmArgs(version="2.0"))
         except ValueError:
             return None
 
@@ -131,7 +142,14 @@ def training_command(
     """
     model = folder.circuits / f"{circuit.number}.model.json"
     job, data = definition.settings.job, definition.settings.data
-    words = [f"TASK=energy DATA={shlex.quote(data.data)} MODEL={shlex.quote(str(model))}"]
+    words = [f"TASK={data.task} DATA={shlex.quote(data.data)} MODEL={shlex.quote(str(model))}"]
+    if definition.has_data:
+        fields = Settings.fields()
+        words += [
+            f"{name.upper()}={shlex.quote(str(value))}"
+            for name in DATA_SETTINGS
+            if (value := definition.settings.get(name)) != fields[name].default
+        ]
     if job.storage != Settings.fields()["storage"].default:
         words.append(f"STORAGE={shlex.quote(job.storage)}")
     return " ".join([command("train"), *words, f"RUN={folder.name}-{circuit.number}"])

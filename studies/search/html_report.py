@@ -12,6 +12,7 @@ from studies.search import plots
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
 from studies.search.found import FoundCircuit, Results, training_command
+from studies.search.tested import SplitScores
 
 TEMPLATE = Path(__file__).with_name("search_report.html")
 MAX_ROWS = 100
@@ -24,6 +25,7 @@ def render(
     definition: SearchDefinition,
     searches: Results,
     found: list[FoundCircuit],
+    scores: SplitScores | None,
 ) -> str:
     """Return the page.
 
@@ -32,17 +34,18 @@ def render(
         definition: The search.
         searches: All seeds.
         found: The front.
+        scores: Those of the test split, for data.
     """
     results = [one for search in searches for one in search.results]
     refused = sum(len(one.invalid) for search in searches for one in search.stages.values())
-    has_reference = definition.reference is not None
+    has_reference = definition.has_data or definition.reference is not None
     points = [(one.two_qubit_gates, one.error) for one in results]
     return page(
         TEMPLATE,
         heading=f"Search {folder.name}",
         lead=(
             f"{plural(len(results), 'circuit')} for {definition.settings.data.data} on"
-            f" {plural(definition.problem.qubits, 'qubit')}, trained with"
+            f" {plural(definition.qubits, 'qubit')}, trained with"
             f" {plural(len(searches), 'seed')}"
         ),
         warnings=(refused and [f"{plural(refused, 'proposal')} were refused."]) or [],
@@ -51,7 +54,10 @@ def render(
         facts=_facts(folder.read(), definition),
         front=_front(definition, found),
         front_plot=plots.front_plot(points, [points_of(one) for one in found], has_reference),
-        circuits=[(one, _drawn(one)) for one in found[:MAX_DRAWN]],
+        note=_note(definition),
+        tested=scores.table() if scores else None,
+        tested_rows=scores and plural(scores.rows, "row"),
+        circuits=[(one, _drawn(definition, one)) for one in found[:MAX_DRAWN]],
         history=plots.history_plot(_histories(searches), has_reference),
         cost=[
             [one.seed, len(one.results), f"{one.evaluations:,}", duration(one.seconds),
@@ -84,7 +90,7 @@ def _cards(searches: Results, found: list[FoundCircuit]) -> list[tuple[str, str,
     evaluations = sum(one.evaluations for one in searches)
     cards += [
         ("circuits of the front", str(len(found)), "that no other beats"),
-        ("evaluations", f"{evaluations:,}", "of an energy and its gradient"),
+        ("evaluations", f"{evaluations:,}", "of the loss and its gradient"),
         ("time", duration(sum(one.seconds for one in searches)), "of all seeds"),
     ]
     return cards
@@ -94,7 +100,8 @@ def _front(
     definition: SearchDefinition, found: list[FoundCircuit]
 ) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of the front."""
-    names = ["circuit", "error", "energy", "CNOTs", "depth", "angles", "seed"]
+    value = "loss" if definition.has_data else "energy"
+    names = ["circuit", "error", value, "CNOTs", "depth", "angles", "seed"]
     rows = []
     for one in found:
         result = one.result
@@ -110,27 +117,49 @@ def _front(
     return names, rows
 
 
-def _drawn(one: FoundCircuit) -> str:
+def _note(definition: SearchDefinition) -> str:
+    """Return what an error is."""
+    if not definition.has_data:
+        return "The error is the energy minus the exact one, in the unit of the Hamiltonian"
+    rows = plural(len(definition.rows.validation_labels), "row")
+    if definition.rows.kind == "number":
+        return f"The error is the mean squared error of {rows} for validation"
+    return f"The error is the part of {rows} for validation that is classified wrong"
+
+
+def _drawn(definition: SearchDefinition, one: FoundCircuit) -> str:
     circuit, angles = one.free
-    return circuit_to_svg(circuit, (), angles, name=f"circuit-{one.number}")
+    inputs = definition.rows.inputs if definition.has_data else ()
+    return circuit_to_svg(circuit, inputs, angles, name=f"circuit-{one.number}")
 
 
 def _facts(
     content: dict[str, Any], definition: SearchDefinition
 ) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return titled lists of facts; a fact whose value is None is left out."""
-    reference = definition.reference
-    problem = [
-        ("Hamiltonian", definition.settings.data.data),
-        ("qubits", definition.problem.qubits),
-        ("electrons", definition.problem.electrons or None),
-        ("Pauli words", f"{len(definition.problem.terms):,}"),
-        ("exact energy", None if reference is None else f"{reference:.9f}"),
+    problem: list[tuple[str, Any]] = [
+        ("data" if definition.has_data else "Hamiltonian", definition.settings.data.data),
+        ("qubits", definition.qubits),
     ]
+    if definition.has_data:
+        rows = definition.rows
+        problem += [
+            ("task", definition.settings.data.task),
+            ("features", len(rows.inputs)),
+            ("rows of training", len(rows.labels)),
+            ("rows of validation", len(rows.validation_labels)),
+        ]
+    else:
+        reference, found = definition.reference, definition.hamiltonian
+        problem += [
+            ("electrons", found.electrons or None),
+            ("Pauli words", f"{len(found.terms):,}"),
+            ("exact energy", None if reference is None else f"{reference:.9f}"),
+        ]
     noise = definition.settings.model.noise
     how = [
         ("space", definition.space),
-        ("method", definition.options.proposer),
+        ("method", definition.method),
         ("seeds", ", ".join(map(str, definition.seeds))),
         ("budget of a seed", definition.budget.text),
         ("device", short_name(noise) if definition.calibration else None),

@@ -13,6 +13,7 @@ from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
 from studies.search.found import FoundCircuit, Results, front, training_command
 from studies.search.html_report import render
+from studies.search.tested import SplitScores, score_front
 
 PIPE_WIDTH = 120
 """Columns of output to a file or a pipe."""
@@ -22,7 +23,7 @@ MAX_ROWS = 40
 
 def write_results(
     folder: SearchFolder, definition: SearchDefinition, searches: Results
-) -> list[FoundCircuit]:
+) -> tuple[list[FoundCircuit], SplitScores | None]:
     """Write the front of all seeds, and the report.
 
     Args:
@@ -31,9 +32,10 @@ def write_results(
         searches: All seeds.
 
     Returns:
-        The front.
+        The front, and for data the scores of the test split.
     """
     found = front(definition, searches)
+    scores = score_front(definition, found)
     storage.delete(folder.circuits)
     for one in found:
         name = f"{one.number}"
@@ -41,18 +43,25 @@ def write_results(
         storage.write_atomic(folder.circuits / f"{name}.model.json", one.model(definition))
         if qasm := one.qasm():
             storage.write_atomic(folder.circuits / f"{name}.qasm", qasm)
-    page = render(folder, definition, searches, found)
+    page = render(folder, definition, searches, found, scores)
     for name, svg in extract_figures(page).items():
         kind, _, number = name.partition("-")
         place = folder.circuits / number if kind == "circuit" else folder.path / name
         storage.write_atomic(place.with_name(f"{place.name}.svg"), svg)
-    storage.write_json(folder.path / "front.json", [one.to_json() for one in found])
+    rows = [one.to_json() for one in found]
+    if scores:
+        tested = [{f"test_{scores.metric}": one} for one in scores.circuits]
+        rows = [row | one for row, one in zip(rows, tested, strict=True)]
+    storage.write_json(folder.path / "front.json", rows)
     storage.write_atomic(folder.path / "report.html", page)
-    return found
+    return found, scores
 
 
 def print_results(
-    folder: SearchFolder, definition: SearchDefinition, found: list[FoundCircuit]
+    folder: SearchFolder,
+    definition: SearchDefinition,
+    found: list[FoundCircuit],
+    scores: SplitScores | None,
 ) -> None:
     """Print the front, where the files are, and the command that trains the best circuit."""
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
@@ -60,14 +69,18 @@ def print_results(
     for name in ("circuit", "error", "CNOTs", "depth", "angles", "fidelity", "seed"):
         if name != "fidelity" or definition.calibration:
             table.add_column(name, justify="right")
+    tested = [f"{one:.4g}" for one in scores.circuits] if scores else []
+    if scores:
+        table.add_column(f"test {scores.metric}", justify="right")
     for one in found[:MAX_ROWS]:
         result = one.result
         row = [str(one.number), f"{result.error:.2e}", result.two_qubit_gates, result.depth]
         row += [len(one.free[1])]
         row += [f"{result.fidelity:.3f}"] if definition.calibration else []
-        table.add_row(*map(str, [*row, one.seed]))
+        table.add_row(*map(str, [*row, one.seed, *tested[one.number : one.number + 1]]))
     console.print(table)
-    lines = [f"Circuits as Cirq JSON, OpenQASM and SVG, and report.html: {folder.path}"]
+    lines = scores.lines() if scores else []
+    lines += [f"Circuits as Cirq JSON, OpenQASM and SVG, and report.html: {folder.path}"]
     if found:
         lines += ["Next steps:", f"  {training_command(definition, folder, found[0])}"]
     for line in lines:

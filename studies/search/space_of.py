@@ -20,17 +20,21 @@ _FILE_MIB = 16
 def space_of(definition: SearchDefinition) -> Space:
     """Return the gates that circuits are made of.
 
-    They begin with the Hartree-Fock state of a molecule. On a device, layers and blocks have its
-    pairs of qubits.
+    For data, layers have encoders of all features. Circuits for a Hamiltonian begin with the
+    Hartree-Fock state of a molecule. On a device, layers and blocks have its pairs of qubits.
 
     Raises:
         SettingsError: SPACE does not fit the Hamiltonian, or its file can't be used.
     """
-    problem, text = definition.problem, definition.space
+    text = definition.space
     kind, _, detail = text.partition(":")
-    start = hartree_fock(problem.electrons) if problem.electrons else ()
     pairs: Connectivity = definition.calibration or "line"
     try:
+        if definition.has_data:
+            names, qubits = definition.rows.inputs, definition.qubits
+            return layers(qubits, int(detail), connectivity=pairs, rotations="yz", inputs=names)
+        problem = definition.hamiltonian
+        start = hartree_fock(problem.electrons) if problem.electrons else ()
         if text.endswith(".json"):
             return _space_of_file(text, problem)
         if kind == "layers":

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from common import storage
 from common.errors import SettingsError
 from qfleet.search import (
@@ -67,14 +69,18 @@ class Stage:
     tolerance: float = 1e-8
 
 
-def first_stage(definition: SearchDefinition, space: Space) -> Stage:
+def first_stage(definition: SearchDefinition, space: Space, seed: int = 0) -> Stage:
     """Return the first stage of every seed.
 
     Args:
         definition: The search.
         space: Its gates.
+        seed: The seed, of the first angles for data.
     """
-    chosen = definition.options.proposer
+    chosen = definition.method
+    if definition.has_data:
+        method = _pruned_layers(space, seed) if chosen == "pruning" else _METHODS[chosen]()
+        return Stage("", space, method, steps=60, tolerance=1e-4)
     if chosen == "pruning":
         if space.ordered:
             return _pruning("", space, None)
@@ -87,6 +93,13 @@ def first_stage(definition: SearchDefinition, space: Space) -> Stage:
 def _pruning(name: str, space: Space, start: Candidate | None) -> Stage:
     method = GatePruning(start, width=2)
     return Stage(name, space, method, starts=2, steps=100, tolerance=1e-7)
+
+
+def _pruned_layers(space: Space, seed: int) -> GatePruning:
+    """Return the pruning of all gates of layers, from random angles."""
+    every = tuple(range(len(space.gates)))
+    angles = np.random.default_rng(seed).normal(0, 0.3, space.angle_count(every))
+    return GatePruning(Candidate(every, (), origin="start").trained(angles), width=2)
 
 
 @dataclass
@@ -119,9 +132,9 @@ class SeedSearch:
             ArgumentError: As `qfleet.search.search`.
         """
         self._seconds = self.folder.seconds(self.seed)
-        first = first_stage(self.definition, space)
+        first = first_stage(self.definition, space, self.seed)
         found = self._search(first)
-        if self.definition.options.proposer != "pruning" or space.ordered:
+        if self.definition.method != "pruning" or space.ordered:
             return
         for count in _sizes(len(found.history)):
             name = f"pruned-{count}"
@@ -197,7 +210,7 @@ class SeedSearch:
         self.stages[stage.name] = found
         if not self.results:
             raise SettingsError(
-                f"METHOD={definition.options.proposer} finds no gate of SPACE={definition.space}"
+                f"METHOD={definition.method} finds no gate of SPACE={definition.space}"
                 " that changes the energy of the first state: set METHOD=evolution or another SPACE"
             )
         return found

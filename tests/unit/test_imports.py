@@ -65,11 +65,13 @@ ALLOWED: Mapping[str, set[str]] = {
     "calibrations": BASE,
     "user_code": BASE,
     "weights_file": BASE | {"storage"},
-    "model_circuits": BASE,
+    "found_circuits": BASE,
+    "model_circuits": BASE | {"found_circuits"},
     "built_in_data": {"errors", "settings"},
     "devices": {"commands", "errors", "processes", "settings", "text"},
     "start_check": BASE | {"data", "model_circuits", "storage", "user_code"},
-    "models": BASE | {"data", "model_circuits", "storage", "user_code", "weights_file"},
+    "models": BASE
+    | {"data", "found_circuits", "model_circuits", "storage", "user_code", "weights_file"},
     "runs": BASE
     | {
         "storage",

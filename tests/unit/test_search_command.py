@@ -62,6 +62,8 @@ def test_definition_has_seeds_budget_and_default_space() -> None:
         (["SEEDS=0,0"], "SEED"),
         (["SEEDS=x"], "SEED"),
         (["TASK=state", "DATA=ghz"], "TASK=state"),
+        (["TASK=classification", "DATA=t.csv", "METHOD=adapt"], "METHOD=adapt"),
+        (["TASK=regression", "DATA=t.csv", "SPACE=blocks"], "SPACE=blocks"),
         (["METHOD=grwoth"], "did you mean growth?"),
         (["METHOD='"], "METHOD"),
         (["SPACE=ring"], "SPACE=ring"),
@@ -215,3 +217,43 @@ def test_electrons_of_a_file_are_those_of_the_space(searched) -> None:
     assert searched(*args, "BUDGET=200evaluations") == 0
     with pytest.raises(SettingsError, match="other electrons"):
         _ = SearchDefinition.from_args(["NAME=s", "DATA=h2:0.74", "SPACE=excitations:3"]).problem
+
+
+def write_table() -> None:
+    values = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    rows = [f"{a},{b},{'yes' if a * b > 0 else 'no'}" for a, b in values]
+    Path("table.csv").write_text("\n".join(["a,b,label", *rows]))
+
+
+def test_data_have_a_front_a_test_split_and_a_model(searched, capsys) -> None:
+    write_table()
+    data = ("TASK=classification", "DATA=table.csv", "QUBITS=2")
+    args = ("NAME=s", *data, "SPACE=layers:1", "BUDGET=64evaluations")
+    assert searched(*args) == 0
+    output = capsys.readouterr().out
+    assert "test accuracy" in output
+    assert "logistic regression: test accuracy" in output
+    folder = Path("runs/searches/s")
+    page = (folder / "report.html").read_text()
+    assert "Test split" in page
+    assert "SVM with RBF kernel" in page
+    first = json.loads((folder / "front.json").read_text())[0]
+    assert 0 <= first["test_accuracy"] <= 1
+
+    from common.models import build_model
+
+    model = f"MODEL={folder}/circuits/0.model.json"
+    assert f"make training {' '.join(data[:2])} {model} QUBITS=2" in output
+    settings = Settings.from_args([*data, model], "train")
+    rows = SearchDefinition.from_args(args).rows
+    built = build_model(2, settings, "angle")
+    layer = built.get_layer("circuit_0")
+    content = json.loads((folder / "circuits/0.model.json").read_text())
+    layer.set_weights([np.array([content["angles"][one] for one in layer.parameters])])
+    outputs = np.asarray(built(rows.validation.astype(np.float32)))[:, 0]
+    loss = np.mean((outputs - rows.validation_labels) ** 2)
+    assert loss == pytest.approx(first["energy"], abs=1e-5)
+    with pytest.raises(SettingsError, match="for a classification"):
+        Settings.from_args(["TASK=energy", "DATA=tfim:2:1.0", model], "train")
+    assert searched("NAME=t", *args[1:], "ENCODER=amplitude") == 2
+    assert "ENCODER=amplitude" in capsys.readouterr().err

@@ -70,17 +70,19 @@ RECORDED = {
     "workers",
 }  # fmt: skip
 
+DEFAULTS = {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
+            "batch", "min_workers", "prune"}  # fmt: skip
+"""Checks of a training, which a data set has to pass with the defaults."""
+
 READ_OTHERWISE = {
     "train": ALL_PARTS,
     "infer": RECORDED | ALL_PARTS,
     "study": ALL_PARTS,
     "plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
     "fleet": {"prune", "reproducible"},
-    # Checks of a training, which a data set has to pass with the defaults.
-    "data": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
-                     "batch", "min_workers", "prune"},
+    "data": DEFAULTS,
     "runs": {"model", "qubits", "task"},  # of the listed runs
-    "search": {*DataSettings.model_fields},  # what TASK=energy refuses
+    "search": {*DataSettings.model_fields, *DEFAULTS},  # what TASK=energy refuses
     "tensorboard": ALL_PARTS,
     "cluster check": ALL_PARTS,
     "cluster status": ALL_PARTS,
