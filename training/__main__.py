@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from common import devices, events, runs, start_check, storage
 from common.errors import Preempted, SettingsError, exit_on_signals, run_main
-from common.processes import tfq_environment
+from common.processes import exit_with_parent, tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
 from common.settings.circuit_file import short_model
 from common.text import plural
 from training.launcher.local_launcher import WORKER_COMMAND, LocalLauncher
 from training.process import logging_setup
-from training.process.preemption import exit_with_parent
 
 log = logging.getLogger("qfleet")
 

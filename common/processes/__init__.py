@@ -17,6 +17,7 @@ A `ProcessGroup` merges the streams of several children.
 from common.processes.group import ProcessGroup, StopSignals
 from common.processes.heartbeats import STARVED_FACTOR, Heartbeats
 from common.processes.managed import ManagedProcess, Output
+from common.processes.parent import exit_with_parent
 from common.processes.system import (
     LIVENESS_SECONDS,
     clean_environment,
@@ -33,5 +34,5 @@ from common.processes.system import (
 __all__ = [
     "LIVENESS_SECONDS", "STARVED_FACTOR", "Heartbeats", "ManagedProcess", "Output", "ProcessGroup",
     "StopSignals", "clean_environment", "cpu_count", "cpu_sets", "describe_exit", "exit_code",
-    "find_child", "free_ports", "pinned", "usable_cpus",
+    "exit_with_parent", "find_child", "free_ports", "pinned", "usable_cpus",
 ]  # fmt: skip

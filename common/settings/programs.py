@@ -56,8 +56,8 @@ _SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("study parallelism")
 _SEARCH = frozenset({"data"}) | _names(
-    "config storage run task seed qubits noise data_memory encoder classes label_column id_column"
-    " train_examples validation_examples test_examples"
+    "config storage run task seed workers qubits noise data_memory encoder classes"
+    " label_column id_column train_examples validation_examples test_examples"
 )
 _NOT_PLANNED = _names("study")
 _FLEET = _names(

@@ -12,9 +12,9 @@ from common.text import plural
 from common.waiting import Waiting
 from qfleet.search import Space
 from studies.search.definition import PROGRAM, SearchDefinition
-from studies.search.display import SearchDisplay
 from studies.search.folder import SearchFolder
 from studies.search.results import print_results, write_results
+from studies.search.seeds import search_seeds
 from studies.search.space_of import space_of
 from studies.search.stages import SeedSearch, first_stage
 
@@ -44,39 +44,15 @@ def main() -> int:
     lease = Lease(folder.path, uuid.uuid4().hex, title=f"search {definition.name}")
     with contextlib.closing(lease.acquire()):
         folder.open(definition)
-        searches = _search(definition, folder, space, lease)
+        try:
+            searches = search_seeds(args, definition, folder, space, lease)
+        except (KeyboardInterrupt, SystemExit):
+            _log("Stopped. Run the same command again to continue the search.")
+            raise
         _report_refused(searches)
         found, scores = write_results(folder, definition, searches)
     print_results(folder, definition, found, scores)
     return EXIT_OK
-
-
-def _search(
-    definition: SearchDefinition, folder: SearchFolder, space: Space, lease: Lease
-) -> list[SeedSearch]:
-    """Return the searches of all seeds, one after another: each uses all CPUs.
-
-    Raises:
-        RunError: Another process has taken the folder over.
-        ArgumentError: As `qfleet.search.search`.
-    """
-    searches = []
-    try:
-        with SearchDisplay() as display:
-
-            def report(search: SeedSearch) -> None:
-                lease.check()
-                display.show(search)
-
-            for seed in definition.seeds:
-                one = SeedSearch(definition, folder, seed, report)
-                one.run(space)
-                display.end(one)
-                searches.append(one)
-    except (KeyboardInterrupt, SystemExit):
-        _log("Stopped. Run the same command again to continue the search.")
-        raise
-    return searches
 
 
 def _require_generation(definition: SearchDefinition, space: Space) -> None:

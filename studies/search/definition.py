@@ -13,12 +13,14 @@ from common.data import Dataset, Examples, prepare
 from common.data.problems import only_hamiltonian
 from common.errors import SettingsError
 from common.settings import Settings
+from common.settings.fields import AUTO
 from common.settings.options import PROPOSERS, SearchOptions
 from common.settings.sources import last_of_each
 from common.text import did_you_mean
 from common.tuning import sample_rows
 from qfleet.devices.calibration import INLINE, Calibration, short_name
 from qfleet.devices.lines import inline_calibration
+from qfleet.engine.cpus import usable_cpu_count
 from qfleet.problems import Hamiltonian
 from qfleet.search import DataTask
 from studies.axes import Axis, parse_axis
@@ -108,7 +110,7 @@ class SearchDefinition:
     def _from_values(cls, given: dict[str, str]) -> Self:
         text = given.pop("seed", "")
         args = [f"{name.upper()}={value}" for name, value in given.items()]
-        args = last_of_each(["TASK=energy", *args])
+        args = last_of_each(["TASK=energy", "WORKERS=1", *args])
         settings, options = Settings.with_options(args, PROGRAM, SearchOptions)
         axis = parse_axis(Settings.fields()["seed"], text or str(settings.data.seed), search="grid")
         values = axis.values if isinstance(axis, Axis) else (axis,)
@@ -121,6 +123,12 @@ class SearchDefinition:
     def name(self) -> str:
         """The name of the search."""
         return self.settings.job.run
+
+    @property
+    def workers(self) -> int:
+        """Seeds that are searched at a time."""
+        workers: int = self.settings.training.workers
+        return usable_cpu_count() if workers == AUTO else workers
 
     @cached_property
     def budget(self) -> SearchBudget:

@@ -56,12 +56,12 @@ def test_stopped_worker_uploads_its_logs_for_limited_time(tmp_path, role, upload
 ORPHAN = """
 import ctypes, os, subprocess, sys, time
 if sys.argv[1] == "child":
-    from training.process import preemption
+    from common.processes import parent
     def without_prctl(name):
         raise AttributeError(name)
-    preemption.ctypes.CDLL = without_prctl
-    preemption.PARENT_POLL_SECONDS = 0.05
-    preemption.exit_with_parent()
+    parent.ctypes.CDLL = without_prctl
+    parent.PARENT_POLL_SECONDS = 0.05
+    parent.exit_with_parent()
     print(os.getpid(), flush=True)
     time.sleep(60)
 else:

@@ -73,7 +73,7 @@ def test_definition_has_seeds_budget_and_default_space() -> None:
         (["BUDGET=1s,2min"], "BUDGET"),
         (["NOISE=depolarizing:0.1"], "NOISE"),
         (["STORAGE=gs://bucket/runs"], "STORAGE"),
-        (["WORKERS=2"], "WORKERS"),
+        (["MIN_WORKERS=2"], "MIN_WORKERS"),
         (["TRIALS=2"], "TRIALS"),
     ],
 )

@@ -5,19 +5,11 @@ may be in a call into TensorFlow for long, and TensorFlow installs a handler of 
 must be blocked before TensorFlow starts its threads.
 """
 
-import ctypes
-import os
 import signal
 import threading
-import time
 
 from common.errors import Preempted
 from training.process.watchdog import BOUNDARY_TIMEOUT_SECONDS, Watchdog
-
-PARENT_POLL_SECONDS = 1.0
-"""Interval between two checks of the parent, where the kernel sends no signal when it ends."""
-
-PR_SET_PDEATHSIG = 1
 
 
 class Preemption:
@@ -62,24 +54,3 @@ class Preemption:
             # Normally, the main thread ends the process in the meantime.
             threading.Event().wait(self._boundary_timeout_seconds)
         self.watchdog.end(Preempted("stopped by SIGTERM"))
-
-
-def exit_with_parent() -> None:
-    """Send this process SIGTERM when its parent ends.
-
-    The kernel does it on Linux. On other systems a thread checks the parent every second.
-    """
-    parent = os.getppid()
-    try:
-        if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) == 0:
-            return
-    except (OSError, AttributeError):
-        pass
-
-    def poll_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_POLL_SECONDS)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    if parent != 1:  # the first process of a container has no parent to lose
-        threading.Thread(target=poll_parent, name="parent", daemon=True).start()

@@ -9,11 +9,12 @@ from typing import NoReturn
 
 from common import devices, events
 from common.errors import run_main
+from common.processes import exit_with_parent
 from common.settings import Settings
 from common.settings.launcher_variables import heartbeat_file
 from training.cluster.spec import ClusterSpec
 from training.process import logging_setup
-from training.process.preemption import Preemption, exit_with_parent
+from training.process.preemption import Preemption
 from training.process.watchdog import Watchdog
 
 

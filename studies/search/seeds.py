@@ -1,0 +1,91 @@
+"""All seeds of a search: one after another, or several in processes of their own."""
+
+import sys
+from collections.abc import Sequence
+
+from common import events
+from common.errors import RunError, SettingsError
+from common.lease import Lease
+from common.processes import ManagedProcess, ProcessGroup
+from qfleet.search import Space
+from studies.search.definition import SearchDefinition
+from studies.search.display import SearchDisplay
+from studies.search.folder import SearchFolder
+from studies.search.stages import SeedSearch
+
+SEED_COMMAND = (sys.executable, "-m", "studies.search.seed_process")
+"""Program that searches one seed; the seed and the arguments of the search are appended."""
+
+_CHECK_SECONDS = 1.0
+
+
+def search_seeds(
+    args: Sequence[str],
+    definition: SearchDefinition,
+    folder: SearchFolder,
+    space: Space,
+    lease: Lease,
+) -> list[SeedSearch]:
+    """Return the searches of all seeds.
+
+    With WORKERS above 1, processes write the histories first. A history does not depend on who
+    writes it: each process uses as many threads as a search without other processes.
+
+    Args:
+        args: The command line.
+        definition: The search.
+        folder: Its folder.
+        space: Its gates.
+        lease: The lease of the folder, which this process holds.
+
+    Raises:
+        RunError: Another process has taken the folder over, or a process was killed.
+        SettingsError: A seed can't be searched.
+        ArgumentError: As `qfleet.search.search`.
+    """
+    if definition.workers > 1 and len(definition.seeds) > 1:
+        _write_histories(args, definition, lease)
+    searches = []
+    with SearchDisplay() as display:
+
+        def report(search: SeedSearch) -> None:
+            lease.check()
+            display.show(search)
+
+        for seed in definition.seeds:
+            one = SeedSearch(definition, folder, seed, report)
+            one.run(space)
+            display.end(one)
+            searches.append(one)
+    return searches
+
+
+def _write_histories(args: Sequence[str], definition: SearchDefinition, lease: Lease) -> None:
+    """Search all seeds, WORKERS at a time, each in a process."""
+    waiting = list(definition.seeds)
+    with ProcessGroup() as group:
+        while waiting or group.processes:
+            while waiting and len(group.processes) < definition.workers:
+                seed = waiting.pop(0)
+                command = [*SEED_COMMAND, str(seed), *args]
+                group.start(command, name=f"seed {seed}", stdout="discard", stderr="capture")
+            found = group.next_event(_CHECK_SECONDS)
+            lease.check()
+            if found is None:
+                continue
+            process, event = found
+            if event.kind == "log":
+                events.forward(event)
+            elif event.kind == "exit":
+                group.processes.remove(process)
+                _require_success(process)
+
+
+def _require_success(process: ManagedProcess) -> None:
+    if process.exit_code == SettingsError.exit_code:
+        raise SettingsError(process.failure)
+    if process.exit_code:
+        raise RunError(
+            f"the process of {process.name} failed ({process.failure}): run the same command again"
+            " to continue the search"
+        )
