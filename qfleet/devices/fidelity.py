@@ -19,6 +19,7 @@ from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.noise import depolarizing, gate_rates, qubit_rates
+from qfleet.devices.timed_gate import is_timed
 from qfleet.errors import ArgumentError, NoiseError
 
 _Key = TypeVar("_Key")
@@ -40,7 +41,8 @@ def predict_fidelity(circuit: cirq.AbstractCircuit, calibration: Calibration) ->
 
     Raises:
         ArgumentError: The circuit has free symbols, or an argument has the wrong type.
-        NoiseError: The circuit is not mapped to the device: it has another gate or qubit.
+        NoiseError: The circuit is not mapped to the device: it has another gate or qubit; or it
+            has a timed gate, such as a pulse.
     """
     if names := parameter_names(circuit):
         raise ArgumentError(f"the circuit has the free symbol {min(names)}: resolve its parameters")
@@ -104,6 +106,11 @@ class _Estimate:
                 elif isinstance(gate, _INTERACTIONS):
                     interact(qubits, gate)
                 else:
+                    if is_timed(operation):
+                        raise NoiseError(
+                            f"the estimate does not follow {gate!r}: compile the circuit with"
+                            " add_device_noise in place of it"
+                        )
                     raise NoiseError(
                         f"{str(operation)[:80]} is not a gate of {self._calibration.name}: map the"
                         " circuit with map_to_device first"

@@ -20,7 +20,8 @@ class MappedCircuit:
     """A circuit on a device.
 
     Attributes:
-        circuit: Native gates on qubits of the device: line qubits by number, or grid qubits.
+        circuit: Native gates, and pulses as they are, on qubits of the device: line qubits by
+            number, or grid qubits.
         observables: The observables on the qubits that have their states in the end.
         qubits: The line of qubits.
     """
@@ -38,6 +39,9 @@ def map_to_device(
     qubits: Sequence[cirq.Qid] | None = None,
 ) -> MappedCircuit:
     """Map a circuit to a device. Without noise, it has the same expectation values.
+
+    A `qfleet.pulses.PulseGate` on one or two qubits stays as it is, wherever it is routed to: it is
+    assumed to be tuned there.
 
     Args:
         circuit: Unitary gates, whose powers may have symbols.

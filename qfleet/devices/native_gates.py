@@ -2,7 +2,7 @@
 
 Concrete gates of a pair are joined and synthesized together. A power of Z by a symbol is virtual.
 Every other power by a symbol becomes one of Z between concrete gates, but for devices with pulses
-about any axis, which have powers of X and Y.
+about any axis, which have powers of X and Y. Timed gates stay as they are.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ import sympy
 
 from qfleet.compiler.circuit.lowering import gate_key, is_plain
 from qfleet.devices.interactions import join_interactions
+from qfleet.devices.timed_gate import is_timed
 from qfleet.errors import NoiseError
 
 DIGITS = 10
@@ -20,6 +21,7 @@ DIGITS = 10
 
 _TOLERANCE = 1e-9
 _PAULIS = (cirq.XPowGate, cirq.YPowGate, cirq.ZPowGate)
+_KEPT = "qfleet: kept as it is"
 
 
 def to_two_qubit_gates(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
@@ -28,9 +30,7 @@ def to_two_qubit_gates(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
     Raises:
         NoiseError: An operation can't be decomposed.
     """
-    operations = cirq.decompose(
-        circuit, keep=lambda operation: len(operation.qubits) <= 2, on_stuck_raise=_stuck
-    )
+    operations = cirq.decompose(circuit, keep=_is_kept, on_stuck_raise=_stuck)
     return cirq.Circuit(one for one in operations if one.qubits)  # without global phases
 
 
@@ -43,8 +43,8 @@ def to_native_gates(circuit: cirq.AbstractCircuit, gate: str, pulse: str) -> cir
         pulse: The gate on one qubit, of `calibration.PULSES`.
 
     Returns:
-        A circuit of that gate, of pulses (X and its square root, or PhasedXPowGate), and of
-        virtual powers of Z; equal to the given one up to a global phase.
+        A circuit of that gate, of pulses (X and its square root, or PhasedXPowGate), of virtual
+        powers of Z, and of the timed gates; equal to the given one up to a global phase.
 
     Raises:
         NoiseError: An operation can't be compiled.
@@ -57,11 +57,21 @@ def to_native_gates(circuit: cirq.AbstractCircuit, gate: str, pulse: str) -> cir
             return list(joined.circuit.all_operations())
         return _cz_gates(joined) if gate == "cz" else _sqrt_iswap_gates(joined)
 
-    joined = cirq.merge_k_qubit_unitaries(expanded, k=2, rewriter=synthesize)
+    joined = cirq.merge_k_qubit_unitaries(
+        expanded,
+        k=2,
+        rewriter=synthesize,
+        context=cirq.TransformerContext(tags_to_ignore=(_KEPT,)),
+    )
     writer = _PulseWriter(pulse)
     for operation in joined.all_operations():
         writer.add(operation)
     return writer.finish()
+
+
+def _is_kept(operation: cirq.Operation) -> bool:
+    is_part = isinstance(operation.untagged, cirq.CircuitOperation)  # which may have timed gates
+    return is_timed(operation) or (len(operation.qubits) <= 2 and not is_part)
 
 
 def _stuck(operation: cirq.Operation) -> NoiseError:
@@ -72,7 +82,9 @@ def _expand(operation: cirq.Operation) -> Iterator[cirq.Operation]:
     """Yield concrete operations, and powers of X, Y and Z on one qubit by symbols."""
     operation = operation.untagged
     gate = operation.gate
-    if not cirq.is_parameterized(operation):
+    if is_timed(operation):
+        yield operation.with_tags(_KEPT)
+    elif not cirq.is_parameterized(operation):
         if not cirq.has_unitary(operation):
             raise _stuck(operation)
         yield operation
@@ -155,11 +167,11 @@ class _PulseWriter:
         self._written: list[cirq.Operation] = []
 
     def add(self, operation: cirq.Operation) -> None:
-        """Append an operation: a pair's gate, a concrete gate, or a power of a Pauli gate."""
-        if len(operation.qubits) == 2:
+        """Append an operation: a pair's or timed gate, a concrete one, or a Pauli gate's power."""
+        if len(operation.qubits) == 2 or is_timed(operation):
             for qubit in operation.qubits:
                 self._flush(qubit)
-            self._written.append(operation)
+            self._written.append(operation.untagged)
         elif not cirq.is_parameterized(operation):
             (qubit,) = operation.qubits
             before = self._waiting.get(qubit, np.eye(2))

@@ -10,9 +10,11 @@ from qfleet.argument_checks import checked, integer
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
 from qfleet.devices.routing import qubit_name
+from qfleet.devices.timed_gate import TimedGate
 from qfleet.engine.arguments import checked_observables
 from qfleet.errors import NoiseError
 
+_NATIVE = (cirq.XPowGate, cirq.PhasedXPowGate, cirq.CZPowGate, cirq.ISwapPowGate)
 _NANOSECONDS = 1e-3  # in microseconds, the unit of T1 and T2
 
 
@@ -32,7 +34,8 @@ def add_device_noise(
     """Return a mapped circuit with the noise of its device, for `qfleet.compile`.
 
     Each gate is followed by its coherent error, by relaxation for its duration, and by
-    depolarizing noise that makes up the rest of its average infidelity. Gates begin as soon as
+    depolarizing noise that makes up the rest of its average infidelity. A timed gate, such as a
+    pulse, is followed by relaxation for its own duration only. Gates begin as soon as
     their qubits are free; waiting qubits relax, until all readouts begin at once.
 
     The readout error is exact for a qubit that all observables read in one basis. One that is read
@@ -46,7 +49,8 @@ def add_device_noise(
 
     Raises:
         ArgumentError: An argument has the wrong type; the message names it.
-        NoiseError: The device has no such gate or qubit, so the circuit is not mapped to it.
+        NoiseError: The device has no such gate or qubit, so the circuit is not mapped to it; or
+            the circuit was folded, and has timed gates.
     """
     schedule = _Schedule(calibration)
     operations: list[cirq.Operation] = []
@@ -84,6 +88,14 @@ class _Schedule:
             yield operation
             return
         rates, angle = gate_rates(self._calibration, qubits)
+        duration, error = rates.duration, rates.error
+        if isinstance(gate, TimedGate):
+            duration, error, angle = float(gate.duration.total_nanos()), 0.0, 0.0
+        elif not isinstance(gate, _NATIVE):
+            raise NoiseError(
+                f"{str(operation)[:80]} is not a gate of {self._calibration.name}: map the circuit"
+                " with map_to_device first, and fold no circuit with pulses"
+            )
         start = max(self._free.get(qubit, 0.0) for qubit in qubits)
         yield from self._wait(qubits, start)
         yield operation
@@ -93,11 +105,11 @@ class _Schedule:
             yield cirq.PhasedXPowGate(phase_exponent=phase, exponent=angle / math.pi).on(*qubits)
         elif angle:
             yield cirq.ZZPowGate(exponent=angle / math.pi, global_shift=-0.5).on(*qubits)
-        self._free.update(dict.fromkeys(qubits, start + rates.duration))
+        self._free.update(dict.fromkeys(qubits, start + duration))
         times = [self._times(qubit) for qubit in qubits]
         for qubit, (t1, t2) in zip(qubits, times, strict=True):
-            yield from (one(qubit) for one in relaxation(rates.duration, t1, t2))
-        if probability := depolarizing(rates.error, rates.duration, tuple(times)):
+            yield from (one(qubit) for one in relaxation(duration, t1, t2))
+        if probability := depolarizing(error, duration, tuple(times)):
             yield cirq.depolarize(probability, len(qubits)).on(*qubits)
 
     def wait_for_all(self, qubits: Iterable[cirq.Qid]) -> Iterator[cirq.Operation]:

@@ -12,6 +12,7 @@ import sympy
 from qfleet.argument_checks import instance, number
 from qfleet.compiler.circuit import expressions
 from qfleet.compiler.circuit.numeric_functions import NumericResult
+from qfleet.devices.timed_gate import TimedGate
 from qfleet.errors import ArgumentError
 from qfleet.pulses import description
 from qfleet.pulses.closest_unitary import ClosestUnitary
@@ -32,7 +33,7 @@ Values = Sequence[float | str | sympy.Expr] | np.ndarray
 
 
 @cirq.value_equality
-class PulseGate(cirq.Gate):
+class PulseGate(TimedGate):
     """The gate of a pulse on one device, for any circuit. Its numbers may be symbols.
 
     Its matrix is the unitary that is closest to the propagator between the levels 0 and 1, after
@@ -154,6 +155,17 @@ class PulseGate(cirq.Gate):
         for angle in self.virtual_z:
             phases = np.kron(phases, [1, np.exp(1j * angle)])
         return phases[:, np.newaxis] * self._closest.matrices[0]
+
+    def __pow__(self, power: Any) -> Any:
+        """Return the gate of the inverse matrix, for a power of -1. It has no pulse.
+
+        Raises:
+            ArgumentError: The gate has symbols.
+        """
+        if power == -1:
+            self._resolved("the inverse")
+            return cirq.MatrixGate(cirq.unitary(self).conj().T)
+        return self if power == 1 else NotImplemented
 
     def _decompose_(self, qubits: Sequence[cirq.Qid]) -> Any:
         if not self._is_parameterized_():
