@@ -22,9 +22,10 @@ Public names:
     optimize                         a pulse of low infidelity, by L-BFGS-B
     PulseGate                        a pulse as a gate of a circuit, with numbers or symbols
     populations, amplitude_table     what a pulse does while it lasts; its amplitudes as CSV
+    decay_limit                      the fidelity that T1 and T2 leave
 """
 
-from qfleet.pulses.analysis import amplitude_table, populations
+from qfleet.pulses.analysis import amplitude_table, decay_limit, populations
 from qfleet.pulses.atoms import Atoms
 from qfleet.pulses.calibrated import calibrated_transmons
 from qfleet.pulses.channels import ControlChannel, drive
@@ -59,6 +60,7 @@ __all__ = [
     "Transmons",
     "amplitude_table",
     "calibrated_transmons",
+    "decay_limit",
     "drive",
     "optimize",
     "populations",

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from qfleet.errors import ArgumentError
-from qfleet.pulses import Transmons, amplitude_table, populations
+from qfleet.pulses import (
+    Grid,
+    Propagator,
+    Transmons,
+    amplitude_table,
+    decay_limit,
+    drive,
+    populations,
+)
+from qfleet.pulses.fidelity import GateFidelity
 from tests.support.pulse_circuits import (
     NAMES,
     POINT,
@@ -55,3 +64,16 @@ def test_table_has_a_row_per_sample() -> None:
     np.testing.assert_array_equal(np.array(rows[1:], float)[:, 1:], gate.amplitudes)
     with pytest.raises(ArgumentError, match="symbol a"):
         amplitude_table(two_qubit_gate())
+
+
+@pytest.mark.parametrize("qubits", [1, 2])
+def test_decay_limit_is_the_fidelity_of_waiting(qubits: int) -> None:
+    times = replace(TRANSMON, levels=2, t1=200.0, t2=150.0), replace(TRANSMON, levels=2, t1=300.0)
+    device, grid = Transmons(times[:qubits]), Grid(20, 1)
+    waiting = Propagator(device, drive(0), grid, decay=True)(np.zeros((20, 2)))
+    found = GateFidelity(np.eye(2**qubits), device.levels)
+    wanted = found.of_channels(waiting[np.newaxis], np.zeros(qubits)).fidelity[0]
+    assert decay_limit(device, 20) == pytest.approx(wanted, abs=1e-12)
+    assert decay_limit(Transmons([TRANSMON]), 20) == 1
+    with pytest.raises(ArgumentError, match="duration"):
+        decay_limit(device, 0)
