@@ -112,11 +112,11 @@ def build(platform: Platform, out: Path, commit: str = "HEAD", *, quick: bool = 
 
 
 def build_wheel(source: Path, built: Path, platform: Platform, *, quick: bool) -> None:
-    """Run `uv build` with the compiler of a platform."""
+    """Run `uv build` with the compiler of a platform; its output is printed if it fails."""
     import ziglang
 
     toolchain = ROOT / "tools/zig.cmake"
-    command = [ROOT / ".uv/bin/uv", "build", "--quiet", "--wheel", "--no-build-isolation"]
+    command = [ROOT / ".uv/bin/uv", "build", "--wheel", "--no-build-isolation"]
     command += [f"--python={sys.executable}", f"--out-dir={built}", source]
     setting = f"--config-setting=cmake.define.CMAKE_TOOLCHAIN_FILE={toolchain}"
     zig = {"ZIG": str(Path(ziglang.__file__).with_name("zig")), "ZIG_TARGET": platform.zig}
@@ -126,7 +126,12 @@ def build_wheel(source: Path, built: Path, platform: Platform, *, quick: bool) -
     command += [setting, strip, headers]
     if quick:
         command.append("--config-setting=wheel.cmake=false")
-    subprocess.run(command, check=True, env={**os.environ, **zig})
+    done = subprocess.run(
+        command, env={**os.environ, **zig}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if done.returncode:
+        sys.stderr.buffer.write(done.stdout)
+        raise SystemExit(f"qfleet: the wheel for {platform.tag} is not built, as printed above")
 
 
 def changed(wheel: Path, folder: Path, change: Callable[[Path], None]) -> Path:
