@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -133,7 +134,7 @@ class External(SearchMethod):
             except subprocess.TimeoutExpired:
                 raise ArgumentError(
                     f"{program} has not ended after {self.seconds:g} s, so that it was stopped:"
-                    " let it write its proposals earlier, or raise seconds"
+                    " let it write its proposals and end earlier"
                 ) from None
             finally:
                 _stop(process)
@@ -182,21 +183,32 @@ def resolved(candidate: Candidate) -> cirq.Circuit | None:
 
 
 def _circuit(line: str, qubits: Sequence[cirq.Qid]) -> cirq.Circuit:
-    try:
-        content = json.loads(line)
-    except (ValueError, RecursionError):
-        content = None
+    content = _parsed(line)
     if isinstance(content, dict) and isinstance(content.get("qasm"), str):
         return from_qasm(content["qasm"], qubits)
     if isinstance(content, dict) and "cirq" in content:
         inner = content["cirq"]
         try:
-            return from_json(inner if isinstance(inner, str) else json.dumps(inner))
+            return from_json(json.dumps(_parsed(inner) if isinstance(inner, str) else inner))
         except ValueError as error:
             raise CircuitError(f"the Cirq JSON can't be read: {str(error)[:200]}") from None
     raise CircuitError(
         f"{line.strip()[:40]!r} is not a proposal: write a line of JSON with the key qasm or cirq"
     )
+
+
+def _parsed(text: str) -> object:
+    """Return the content of JSON with finite numbers; None for all other texts."""
+    try:
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(text)
+    return value
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -354,6 +354,7 @@ def test_external_names_a_program_that_is_missing() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
+        ('{"cirq": {"exponent": NaN}}', "not a proposal"),
         ("{", "not a proposal"),
         ('{"qasm": "OPENQASM 2.0; qreg q[4]; cx q[0],q[0];"}', "different qubits"),
         ('{"qasm": "OPENQASM 2.0; qreg q[4]; cx q[0],q[7];"}', "not declared"),
