@@ -46,8 +46,8 @@ def reason_for_cpu(settings: Settings) -> str:
     if device in ANY_DEVICE or not other:
         return ""
     return (
-        f"DEVICE={device} has no effect: circuits with {other} run on the CPU, because only state"
-        " vectors have kernels for GPUs"
+        f"DEVICE={device} has no effect: circuits with {other} run on the CPU: trainings use"
+        " GPUs for state vectors only"
     )
 
 

@@ -24,7 +24,8 @@ for package in cirq numpy pytest; do
 	fi
 done
 export QFLEET_TEST_DEVICE=$device PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}. PYTHONUNBUFFERED=1
-test_device=("$python" -m pytest -q -c /dev/null --rootdir=. --noconftest -p no:cacheprovider tests/native/test_device_engine.py)
+test_device=("$python" -m pytest -q -c /dev/null --rootdir=. --noconftest -p no:cacheprovider
+	tests/native/test_device_engine.py tests/native/test_device_laws.py tests/native/test_device_density.py)
 mkdir -p "$folder"
 
 "$python" -m qfleet.native
@@ -39,5 +40,7 @@ timeout 300 "$python" -m benchmarks.gpu --cpu --hvp --json "$folder/gpu.json" \
 	--peers "torch graph" jax "torch compile" tensorcircuit --peer-seconds 150
 # Both paths, for small and for wide states. The compilers that the tests start are not examined.
 sanitize=(timeout 90 compute-sanitizer --target-processes application-only --error-exitcode 9)
-"${sanitize[@]}" --tool memcheck "${test_device[@]}" -k "wide_values and 14 or values and 5-3 or values and 2-17"
-"${sanitize[@]}" --tool racecheck "${test_device[@]}" -k "wide_values and 14-complex64 or values and 5-3-complex64"
+"${sanitize[@]}" --tool memcheck "${test_device[@]}" \
+	-k "wide_values and 14 or values and 5-3 or values and 2-17 or samples or density and 3-70"
+"${sanitize[@]}" --tool racecheck "${test_device[@]}" \
+	-k "wide_values and 14-complex64 or values and 5-3-complex64 or density and 4-5-complex64"

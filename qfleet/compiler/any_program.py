@@ -137,8 +137,8 @@ class AnyProgram(abc.ABC):
         subspace: If a batch may be computed from few states that span all of its states.
         method: Name of the method in `CompiledCircuit.method`.
         kind: Name of the things that are evolved or contracted, in the plural.
-        has_states: If it evolves state vectors: a GPU can do that, and states can be read, sampled
-            and sharded.
+        has_states: If it evolves state vectors, which can be read, sampled and sharded.
+        has_kernels: If a GPU can evolve it, from one initial state.
         takes_states: If each example starts at a state that the caller passes.
         checks_gradients: If a gradient needs memory that the engine does not check.
         has_hvp: If the engine has Hessian-vector products.
@@ -154,6 +154,7 @@ class AnyProgram(abc.ABC):
     method: ClassVar[str]
     kind: ClassVar[str]
     has_states: ClassVar[bool] = False
+    has_kernels: ClassVar[bool] = False
     takes_states = False
     checks_gradients: ClassVar[bool] = False
     has_hvp: ClassVar[bool] = True

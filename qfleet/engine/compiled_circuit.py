@@ -58,7 +58,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         method: "state_vector", "tensor_network", "density_matrix" or "trajectories".
         has_hvp: If there are Hessian-vector products.
         device: The device that computes values, gradients and states; the CPU for all methods but
-            "state_vector".
+            "state_vector" and "density_matrix".
         dtype: NumPy dtype of states.
         real_dtype: NumPy dtype of expectation values.
         program: For adapters: the program in the engine, a function of the exponents of gates.
@@ -187,10 +187,10 @@ def compile_circuit(
         seed: Seed of trajectories and shots. Examples with equal inputs draw equal numbers,
             whatever the parameters, so that values are smooth in these.
         device: "cpu"; or "cuda" or "cuda:N", an Nvidia GPU, for values, gradients, Hessian-vector
-            products, states and samples of state vectors; or "auto", the first GPU where it is
-            predicted to take less time than the CPU for a batch of 32 examples, else the CPU. The
-            environment variable QFLEET_DEVICE, or else the CPU, unless given. All other methods use
-            the CPU.
+            products, states and samples of state vectors, and for values and gradients of density
+            matrices; or "auto", the first GPU where it is predicted to take less time than the CPU
+            for a batch of 32 examples, else the CPU. The environment variable QFLEET_DEVICE, or
+            else the CPU, unless given. All other methods use the CPU.
 
     Returns:
         The compiled circuit.

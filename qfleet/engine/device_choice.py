@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from qfleet.compiler.any_program import AnyProgram
 from qfleet.compiler.state.cost import pass_costs
 from qfleet.compiler.state.program import Program
 from qfleet.engine import devices, gpus, library
@@ -55,8 +56,8 @@ def use_batch(examples: int, processes: int = 1) -> Iterator[None]:
         _step.reset(token)
 
 
-def choose(wanted: Device, program: Program, dtype: str, threads: int | None = None) -> Device:
-    """Return the device of a program of state vectors.
+def choose(wanted: Device, program: AnyProgram, dtype: str, threads: int | None = None) -> Device:
+    """Return the device of a program, and warn if it is the CPU because of the program's kind.
 
     Args:
         wanted: Returned as it is, unless it is `auto`.
@@ -66,10 +67,15 @@ def choose(wanted: Device, program: Program, dtype: str, threads: int | None = N
 
     Returns:
         The wanted device; for `auto`, a GPU that works and has room for a state, if it is faster.
+        Programs of other kinds than state vectors are not predicted.
     """
+    if program.takes_states or not program.has_kernels:
+        takes = "a circuit that takes initial states"
+        devices.warn_once(takes if program.takes_states else f"the method {program.method}", wanted)
+        return CPU
     if wanted.kind != "auto":
         return wanted
-    if not gpus.may_use_gpu():
+    if not isinstance(program, Program) or not gpus.may_use_gpu():
         return CPU
     plan, prefix = program.plan_blocks(dtype)
     forward, backward = pass_costs(plan, prefix, _BYTES[dtype], frozenset(program.inputs))

@@ -164,9 +164,9 @@ def warn_once(what: str, device: Device) -> None:
     if device.kind in ("cpu", "auto"):
         return
     warnings.warn(
-        f"{what} runs on the CPU, not on {device}: only state vectors from one initial state have"
-        " kernels for GPUs",
-        stacklevel=5,  # the caller of `compile_circuit`, which is decorated
+        f"{what} runs on the CPU, not on {device}: only state vectors and density matrices from one"
+        " initial state have kernels for GPUs",
+        stacklevel=6,  # the caller of `compile_circuit`, which is decorated
     )
 
 

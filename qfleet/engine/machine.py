@@ -41,8 +41,10 @@ class Machine:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that this process may still allocate."""
-        return memory.available_bytes()
+        """Bytes that this process may still allocate on the device."""
+        if self.device == CPU:
+            return memory.available_bytes()
+        return int(devices.info_of(self.device).free_bytes)
 
     def tile_layout(self, qubits: int, batch: int, threads: int) -> TileLayout:
         """Return the layout of a batch of states; see `library.tile_layout`."""
@@ -69,9 +71,14 @@ class Machine:
         self, needed: int, purpose: str, advice: str = memory.ADVICE, processes: int = 1
     ) -> None:
         """Check that an array fits into the free memory; see `memory.require_bytes`."""
-        memory.require_bytes(needed, purpose, advice, processes)
+        free = None if self.device == CPU else self.free_bytes
+        memory.require_bytes(needed, purpose, advice, processes, free)
 
     def describe_states(self, program: Program, batch: int, spanning: int | None) -> str:
         """Describe a program of state vectors and its plan; see `Program.describe`."""
         text = description.describe_states(program, self, batch, spanning)
+        return self.titled(text)
+
+    def titled(self, text: str) -> str:
+        """Return a description after a line with the device, unless that is the CPU."""
         return text if self.device == CPU else f"{devices.describe(self.device)}\n{text}"

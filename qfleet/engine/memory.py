@@ -95,14 +95,16 @@ def require_bytes(
     purpose: str,
     advice: str = ADVICE,
     processes: int = 1,
+    free: int | None = None,
 ) -> None:
-    """Check that an array of more than 64 MiB fits into the free memory of this machine.
+    """Check that an array of more than 64 MiB fits into the free memory.
 
     Args:
         needed: Bytes of the array in each process.
         purpose: The content of the array, for the message.
         advice: What to do instead.
         processes: Processes on this machine that do the same.
+        free: Bytes of a device that are free; those of this machine unless given.
 
     Raises:
         MemoryLimitError: The message states the needed and the free bytes.
@@ -110,7 +112,7 @@ def require_bytes(
     needed *= processes
     if needed <= UNCHECKED_BYTES:
         return
-    free = available_bytes()
+    free = available_bytes() if free is None else free
     if needed > free:
         raise MemoryLimitError(
             f"{purpose}{_in_each_of(processes)} takes {needed:,} bytes, but {free:,} bytes are"

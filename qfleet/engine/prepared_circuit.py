@@ -1,15 +1,11 @@
 """Base class of compiled circuits: the program, its symbols, checked arguments and results."""
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import integer
 from qfleet.compiler.any_program import AnyProgram
-from qfleet.compiler.state.program import Program
 from qfleet.engine import device_choice, devices
-from qfleet.engine.devices import CPU
 from qfleet.engine.exponent_program import ExponentProgram
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.machine import Machine
@@ -35,15 +31,7 @@ class PreparedCircuit:
     def __init__(
         self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
     ) -> None:
-        place = devices.resolve(device)
-        if program.has_states and not program.takes_states:
-            place = device_choice.choose(place, cast(Program, program), dtype)
-        else:
-            what = f"the method {program.method}"
-            if program.takes_states:
-                what = "a circuit that takes initial states"
-            devices.warn_once(what, place)
-            place = CPU
+        place = device_choice.choose(devices.resolve(device), program, dtype)
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits, self.readouts = program.qubits, program.readouts
         self.method, self.has_hvp = program.method, program.has_hvp

@@ -67,11 +67,9 @@ class NativeSimulator(EngineSimulator):
         self.dtype = REAL_DTYPES[dtype]
         self._complex = COMPLEX_DTYPES[dtype]
         self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts))
-        wanted = devices.resolve(None)
-        if self.takes_states:
-            devices.warn_once("a circuit that takes initial states", wanted)
-        else:
-            self._device = device_choice.choose(wanted, self.program, dtype, self._threads)
+        self._device = device_choice.choose(
+            devices.resolve(None), self.program, dtype, self._threads
+        )
         if self._device != CPU:
             devices.info_of(self._device)  # an error of an operation would be an OpError
         devices.require_memory(self._device, len(self.qubits), self._complex.size)

@@ -3,7 +3,8 @@
 from typing import final
 
 from qfleet.compiler.any_program import AnyProgram
-from qfleet.engine import devices
+from qfleet.engine import device_choice, devices
+from qfleet.engine.devices import CPU
 from qfleet.engine.machine import Machine
 from qfleet.errors import CircuitError
 from qfleet.tensorflow.engine_simulator import EngineSimulator
@@ -31,17 +32,22 @@ class StatelessSimulator(EngineSimulator):
         self.qubits, self.readouts = program.qubits, program.readouts
         self.takes_states = program.takes_states
         self.dtype = REAL_DTYPES[dtype]
-        devices.warn_once(f"the method {program.method}", devices.resolve(None))
+        self._device = device_choice.choose(devices.resolve(None), program, dtype)
+        if self._device != CPU:
+            devices.info_of(self._device)  # an error of an operation would be an OpError
         self.require_memory(1)
         self._load(program.serialized(dtype))
 
     def require_memory(self, states: int, processes: int = 1) -> None:
         """Check the memory as Simulator.require_memory; of what the program evolves."""
-        self.program.require_memory(Machine(self.dtype.size), states, processes)
+        machine = Machine(self.dtype.size, device=self._device)
+        self.program.require_memory(machine, states, processes)
 
     def describe(self, batch: int | None = None) -> str:
         """Describe the program and its memory."""
-        return self.program.describe(Machine(self.dtype.size, self._threads), batch or 1)
+        return self.program.describe(
+            Machine(self.dtype.size, self._threads, self._device), batch or 1
+        )
 
     def state(
         self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor

@@ -26,7 +26,7 @@ TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 FIXED = (8, 6, 5, 3)  # gates of the kind `fixed`, by width
 METHODS = [(one, False) for one in get_args(Method)]
 METHODS += [(one, True) for one in get_args(Method) if one != "tensor_network"]
-ON_DEVICE = {"auto", "state_vector", "subspace"}
+ON_DEVICE = {"auto", "state_vector", "subspace", "density_matrix"}
 ROTATIONS = [cirq.ry(SYMBOLS[at % 7] + at).on(one) for at, one in enumerate(QUBITS)]
 CHAIN = [cirq.CZ(one, other) for one, other in pairwise(QUBITS)]
 

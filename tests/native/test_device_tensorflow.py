@@ -55,6 +55,10 @@ def build_layer(kind: str) -> "CircuitLayer":
     initial = keras.initializers.Constant(ANGLES)
     if kind == "state":
         return State(CIRCUIT, ["x"], initializer=initial)
+    if kind == "density":
+        noisy = CIRCUIT + cirq.amplitude_damp(0.1).on_each(QUBITS)
+        method = "density_matrix"
+        return Expectation(noisy, ["x"], OBSERVABLES, initializer=initial, method=method)
     return Expectation(CIRCUIT, ["x"], OBSERVABLES, initializer=initial)
 
 
@@ -85,7 +89,7 @@ def libraries_of(function: Any) -> set[bytes]:
 
 
 @pytest.mark.parametrize("by_inputs", [False, True])
-@pytest.mark.parametrize("kind", ["expectation", "state"])
+@pytest.mark.parametrize("kind", ["expectation", "state", "density"])
 def test_layer_and_gradients_equal_those_of_the_cpu(
     kind: str, by_inputs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

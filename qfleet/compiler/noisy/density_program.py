@@ -20,6 +20,7 @@ class DensityProgram(NoisyProgram[np.ndarray]):
 
     method = "density_matrix"
     kind = "density matrices"
+    has_kernels = True
     hessian_advice = "remove the noise"
     max_qubits = 16  # kMaxDensityQubits in native/noisy/noisy_program.cc
     advice = "use the method trajectories"

@@ -173,7 +173,7 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
 
     def describe(self, machine: "Machine", batch: int, spanning: int | None = None) -> str:
         """Describe the program and its memory; see `AnyProgram`."""
-        return (
+        return machine.titled(
             f"{self.kind}, native engine, {machine.instruction_set}, {machine.real}: {self}\n"
             f"memory: {self.example_bytes(machine.real_bytes):,} bytes per {self.memory_unit};"
             f" {machine.free_bytes:,} bytes are free"

@@ -77,6 +77,7 @@ class Program(AnyProgram):
     method = "state_vector"
     kind = "state vectors"
     has_states = True
+    has_kernels = True
 
     @property
     def readouts(self) -> int:

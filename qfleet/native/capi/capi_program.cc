@@ -7,6 +7,7 @@
 #include "cpu/tile_layout.h"
 #include "network/network_engine.h"
 #include "noisy/density_engine.h"
+#include "noisy/device_density.h"
 #include "noisy/trajectory_engine.h"
 #include "program/program_reader.h"
 
@@ -22,25 +23,34 @@ struct Place {
   int32_t device = 0;
 };
 
+// A device begins all examples at one state.
+void RequireNoStates(const ProgramSizes& program) {
+  if (program.takes_states)
+    throw std::invalid_argument("programs that take states run on the CPU only");
+}
+
 template <class T>
 LoadedProgram Load(const std::string& bytes, const Place& place) {
   const int64_t format = FormatOf(bytes);
   const Kernels<T>& kernels = BestKernels<T>();
-  if (place.library && format != Program::kFormat)
-    throw std::invalid_argument("only programs of state vectors run on a device");
+  if (place.library && format != Program::kFormat && format != DensityProgram::kFormat)
+    throw std::invalid_argument("only state vectors and density matrices run on a device");
   if (format == NetworkProgram::kFormat)
     return std::make_unique<NetworkEngine<T>>(std::make_shared<NetworkProgram>(bytes), kernels);
-  if (format == DensityProgram::kFormat)
-    return std::make_unique<DensityEngine<T>>(std::make_shared<DensityProgram>(bytes), kernels);
+  if (format == DensityProgram::kFormat) {
+    const auto program = std::make_shared<DensityProgram>(bytes);
+    if (!place.library) return std::make_unique<DensityEngine<T>>(program, kernels);
+    RequireNoStates(*program);
+    return std::make_unique<DeviceDensityEngine<T>>(place.library, place.device, program);
+  }
   if (format == TrajectoryProgram::kFormat)
     return std::make_unique<TrajectoryEngine<T>>(std::make_shared<TrajectoryProgram>(bytes),
                                                  kernels);
   auto engine = std::make_unique<StateVectorEngine<T>>(std::make_shared<Program>(bytes), kernels);
-  if (place.library && engine->program().takes_states)
-    throw std::invalid_argument("programs that take states run on the CPU only");
-  if (place.library)
-    engine->UseDevice(
-        std::make_unique<DeviceEngine>(place.library, place.device, engine->program(), sizeof(T)));
+  if (!place.library) return engine;
+  RequireNoStates(engine->program());
+  engine->UseDevice(
+      std::make_unique<DeviceEngine>(place.library, place.device, engine->program(), sizeof(T)));
   return engine;
 }
 

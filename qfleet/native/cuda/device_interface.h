@@ -11,8 +11,9 @@
 namespace qfleet {
 namespace device {
 
-constexpr int32_t kInterfaceVersion = 3;
-constexpr int32_t kMatrixReals = 32;  // of a 4 x 4 matrix (re, im); smaller ones use the first
+constexpr int32_t kInterfaceVersion = 4;
+constexpr int32_t kMatrixReals = 32;    // of a 4 x 4 matrix (re, im); smaller ones use the first
+constexpr int32_t kDensityReals = 256;  // of a real 16 x 16 matrix; smaller ones use the first
 
 // How a block acts on the amplitudes. `bits` are bits of the amplitude's index.
 enum BlockKind : int32_t {
@@ -112,6 +113,38 @@ struct GradientResults {
   double* per_example_gradients;  // [size][F], or null
 };
 
+// A real matrix on the Pauli coefficients of one or two qubits. Their index has a digit of base 4
+// per qubit; see noisy/noisy_program.h.
+struct DensityBlockTable {
+  int32_t size, digits[2];  // size: 4 or 16; the first digit is the matrix's upper one
+  int32_t live;             // digits of the state; all higher ones are traced out
+  int32_t matrix;           // m >= 0: shared matrix m; m < 0: matrix ~m of each example
+  int32_t gradient[2];      // as of BlockTable
+};
+
+struct DensityTables {
+  int32_t qubits, real_bytes;
+  int64_t shared, per_example;  // matrices
+  int64_t block_count;
+  const DensityBlockTable* blocks;
+  int64_t string_count;
+  const int64_t* strings;  // indices of coefficients
+};
+
+// One batch; the matrices are of the program's reals.
+struct DensityCall {
+  int64_t size;
+  const void* shared;       // [shared][kDensityReals]
+  const void* per_example;  // [size][per_example][kDensityReals]
+};
+
+struct DensityGradient {
+  const double* weights;        // [size][strings]: dL/dmean
+  int32_t mode;                 // index of `gradient`
+  double* shared_derivatives;   // [shared][kDensityReals]: dL/dmatrix, summed over the examples
+  double* example_derivatives;  // [size][per_example][kDensityReals]
+};
+
 struct DeviceDescription {
   char name[128];
   int64_t total_bytes, free_bytes;
@@ -119,6 +152,7 @@ struct DeviceDescription {
 };
 
 struct Program;
+struct DensityProgram;
 
 enum Status : int32_t { kOk = 0, kOutOfMemory = 2, kDeviceFailed = 4 };
 
@@ -145,6 +179,13 @@ struct Interface {
   // the seed and the example's number. norms [size]: the sums of the probabilities.
   Status (*sample)(Program* program, const Call* call, const int64_t* order, int64_t shots,
                    uint64_t seed, int64_t* samples, double* norms, char* error, int64_t error_size);
+
+  Status (*create_density)(int32_t device, const DensityTables* tables, DensityProgram** program,
+                           char* error, int64_t error_size);
+  void (*destroy_density)(DensityProgram* program);
+  // Writes means [size][strings], and the derivatives of `gradient` unless it is null.
+  Status (*evaluate_density)(DensityProgram* program, const DensityCall* call, double* means,
+                             const DensityGradient* gradient, char* error, int64_t error_size);
 };
 
 }  // namespace device

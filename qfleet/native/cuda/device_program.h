@@ -27,6 +27,15 @@ struct Program {
   const std::shared_ptr<Workspace> workspace;
 };
 
+// A program that evolves density matrices; all as for Program.
+struct DensityProgram {
+  virtual ~DensityProgram() = default;
+  virtual void Evaluate(const DensityCall& call, double* means,
+                        const DensityGradient* gradient) = 0;
+};
+
+std::unique_ptr<DensityProgram> MakeDensityProgram(int32_t device, const DensityTables& tables);
+
 // Makes a program for a device that is in use.
 using MakeProgram = std::unique_ptr<Program>(int32_t device, const ProgramTables& tables,
                                              std::shared_ptr<Workspace> workspace);

@@ -77,8 +77,25 @@ Status Sample(Program* program, const Call* call, const int64_t* order, int64_t 
   return Guarded(error, size, [&] { program->Sample(*call, order, shots, seed, samples, norms); });
 }
 
-constexpr Interface kInterface = {kInterfaceVersion, Describe, Create,        Destroy,
-                                  Evaluate,          State,    StateGradient, Sample};
+Status CreateDensity(int32_t device, const DensityTables* tables, DensityProgram** program,
+                     char* error, int64_t size) {
+  return Guarded(error, size, [&] {
+    RequireDevice(device);
+    UseDevice(device);
+    *program = MakeDensityProgram(device, *tables).release();
+  });
+}
+
+void DestroyDensity(DensityProgram* program) { delete program; }
+
+Status EvaluateDensity(DensityProgram* program, const DensityCall* call, double* means,
+                       const DensityGradient* gradient, char* error, int64_t size) {
+  return Guarded(error, size, [&] { program->Evaluate(*call, means, gradient); });
+}
+
+constexpr Interface kInterface = {kInterfaceVersion, Describe,       Create,         Destroy,
+                                  Evaluate,          State,          StateGradient,  Sample,
+                                  CreateDensity,     DestroyDensity, EvaluateDensity};
 
 }  // namespace
 }  // namespace device

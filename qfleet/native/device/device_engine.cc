@@ -1,9 +1,6 @@
 #include "device/device_engine.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <map>
 #include <mutex>
 
 #include "device/device_fusion.h"
@@ -15,41 +12,7 @@ namespace {
 
 using device::kMatrixReals;
 
-constexpr int64_t kErrorBytes = 512;
-
-// Runs a function of the library, whose last arguments are its error and the error's size.
-template <class Function, class... Arguments>
-void Run(Function* function, Arguments... arguments) {
-  char error[kErrorBytes] = "";
-  const device::Status status = function(arguments..., error, kErrorBytes);
-  if (status != device::kOk) throw DeviceFailure(error, status == device::kOutOfMemory);
-}
-
-// Libraries stay loaded until the process ends, as a device's runtime has threads of its own.
-const device::Interface* LoadLibrary(const std::string& path) {
-  static std::mutex mutex;
-  static auto& loaded = *new std::map<std::string, const device::Interface*>();
-  const std::lock_guard<std::mutex> lock(mutex);
-  const device::Interface*& found = loaded[path];
-  if (found) return found;
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    throw DeviceFailure(std::string("the device library cannot be loaded: ") + dlerror(), false);
-  using Function = const device::Interface*();
-  auto* function = reinterpret_cast<Function*>(dlsym(library, "qfleet_device_interface"));
-  if (!function || function()->version != device::kInterfaceVersion)
-    throw DeviceFailure("the device library " + path + " is of another version: build it again",
-                        false);
-  return found = function();
-}
-
 }  // namespace
-
-device::DeviceDescription DescribeDevice(const std::string& library, int32_t number) {
-  device::DeviceDescription description;
-  Run(LoadLibrary(library)->describe, number, &description);
-  return description;
-}
 
 // The results of a gradient, before the host completes them.
 struct DeviceEngine::Results {
@@ -91,11 +54,11 @@ DeviceEngine::DeviceEngine(const std::string& library, int32_t number, const Pro
     : source_(FuseForDevice(program)),
       number_(number),
       real_bytes_(real_bytes),
-      interface_(LoadLibrary(library)),
+      interface_(LoadDeviceLibrary(library)),
       tables_(std::make_unique<Tables>(source_)) {
   const device::ProgramTables view = tables_->View(source_, real_bytes, false);
   const device::Program* no_lender = nullptr;
-  Run(interface_->create, number, &view, no_lender, &program_);
+  RunOnDevice(interface_->create, number, &view, no_lender, &program_);
 }
 
 DeviceEngine::~DeviceEngine() {
@@ -164,7 +127,7 @@ void DeviceEngine::Expectation(const Batch& batch, void* values) {
   Prepare(batch, &prepared);
   const void* no_upstream = nullptr;
   const device::GradientResults* no_results = nullptr;
-  Run(interface_->evaluate, program_, &prepared.call, values, no_upstream, no_results);
+  RunOnDevice(interface_->evaluate, program_, &prepared.call, values, no_upstream, no_results);
 }
 
 void DeviceEngine::ValuesAndGradient(const Batch& batch, const void* upstream, void* values,
@@ -173,7 +136,7 @@ void DeviceEngine::ValuesAndGradient(const Batch& batch, const void* upstream, v
   if (batch.size == 0) return;
   ComputeGradient(batch, shared_gradients, per_example_gradients,
                   [&](const device::Call* call, const device::GradientResults* results) {
-                    Run(interface_->evaluate, program_, call, values, upstream, results);
+                    RunOnDevice(interface_->evaluate, program_, call, values, upstream, results);
                   });
 }
 
@@ -181,7 +144,7 @@ device::Program* DeviceEngine::ProgramWithTangents() {
   const std::lock_guard<std::mutex> lock(tangents_mutex_);
   if (!program_with_tangents_) {
     const device::ProgramTables view = tables_->View(source_, real_bytes_, true);
-    Run(interface_->create, number_, &view, program_, &program_with_tangents_);
+    RunOnDevice(interface_->create, number_, &view, program_, &program_with_tangents_);
   }
   return program_with_tangents_;
 }
@@ -223,9 +186,9 @@ void DeviceEngine::MultiplyHessian(Batch batch, const T* upstream, T* value_tang
   Results pairs(*tables_, 2), values(*tables_, 1), tangents(*tables_, 1);
   const device::GradientResults view =
       pairs.View(per_example_results ? example_pairs.data() : nullptr);
-  Run(interface_->evaluate, ProgramWithTangents(), &prepared.call,
-      value_tangents ? static_cast<void*>(value_pairs.data()) : nullptr, upstream_pairs.data(),
-      &view);
+  RunOnDevice(interface_->evaluate, ProgramWithTangents(), &prepared.call,
+              value_tangents ? static_cast<void*>(value_pairs.data()) : nullptr,
+              upstream_pairs.data(), &view);
   Unpair(value_pairs, true, value_tangents);
   Unpair(example_pairs, true, per_example_results);
   for (bool is_tangent : {false, true}) {
@@ -242,7 +205,7 @@ void DeviceEngine::State(const Batch& batch, const int64_t* order, void* states)
   if (batch.size == 0) return;
   PreparedCall prepared;
   Prepare(batch, &prepared);
-  Run(interface_->state, program_, &prepared.call, order, states);
+  RunOnDevice(interface_->state, program_, &prepared.call, order, states);
 }
 
 void DeviceEngine::StateGradient(const Batch& batch, const int64_t* order, const void* states,
@@ -251,8 +214,8 @@ void DeviceEngine::StateGradient(const Batch& batch, const int64_t* order, const
   if (batch.size == 0) return;
   ComputeGradient(batch, shared_gradients, per_example_gradients,
                   [&](const device::Call* call, const device::GradientResults* results) {
-                    Run(interface_->state_gradient, program_, call, order, states, upstream,
-                        results);
+                    RunOnDevice(interface_->state_gradient, program_, call, order, states, upstream,
+                                results);
                   });
 }
 
@@ -260,7 +223,7 @@ void DeviceEngine::Sample(const Batch& batch, const int64_t* order, int64_t shot
                           int64_t* samples, double* norms) {
   PreparedCall prepared;
   Prepare(batch, &prepared);
-  Run(interface_->sample, program_, &prepared.call, order, shots, seed, samples, norms);
+  RunOnDevice(interface_->sample, program_, &prepared.call, order, shots, seed, samples, norms);
 }
 
 void DeviceEngine::Complete(const Batch& batch, const SharedMatrices& matrices,

@@ -4,27 +4,15 @@
 
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "cuda/device_interface.h"
+#include "device/device_library.h"
 #include "program/program_matrices.h"
 
 namespace qfleet {
 
 struct Batch;
-
-// The device is missing or lost, or has too little memory.
-class DeviceFailure : public std::runtime_error {
- public:
-  DeviceFailure(const std::string& message, bool memory)
-      : std::runtime_error(message), is_memory(memory) {}
-  const bool is_memory;
-};
-
-// Throws DeviceFailure, or std::invalid_argument for a library of another version.
-device::DeviceDescription DescribeDevice(const std::string& library, int32_t number);
 
 // A program on a device. The matrices that all examples share, and the gradients of their
 // exponents, are computed on the host.
