@@ -113,3 +113,14 @@ def test_wheel_works_in_a_bare_environment(wheel: Path, python: str, tmp_path: P
     assert not result["tensorflow"]
     if EXAMPLE.is_file():
         run(EXAMPLE)
+
+
+@pytest.mark.timeout(1800)
+def test_wheel_for_macos_is_built_without_the_guards_of_workers(tmp_path: Path) -> None:
+    command = [ENVIRONMENT / "bin/python", "-m", "tools.wheel", "macos-arm64", f"--out={tmp_path}"]
+    subprocess.run(command, check=True, cwd=ROOT)
+    (made,) = tmp_path.glob("*.whl")
+    assert "-macosx_" in made.name
+    names = zipfile.ZipFile(made).namelist()
+    assert any("native/lib/libqfleet." in name for name in names)
+    assert not any("libqfleet_process" in name for name in names)
