@@ -166,8 +166,8 @@ def _device_pairs(qubits: int, calibration: Calibration) -> list[tuple[int, int]
             waiting += sorted(neighbours[name], key=qubit_order)
     if len(found) < qubits:
         raise ArgumentError(
-            f"connectivity is {calibration.name}, which has {len(found)} connected qubits: the"
-            f" space has {qubits}, so choose a larger device"
+            f"connectivity is {calibration.name}, where too few qubits are connected: the space"
+            f" has {qubits}, so choose a larger device"
         )
     number = {name: at for at, name in enumerate(sorted(found, key=qubit_order))}
     return [(number[a], number[b]) for a, b in calibration.pairs if {a, b} <= number.keys()]
