@@ -36,6 +36,30 @@ void StateVectorEngine<T>::ReleaseBuffer(std::unique_ptr<Buffer> buffer) {
 }
 
 template <class T>
+std::unique_ptr<typename StateVectorEngine<T>::TileSums> StateVectorEngine<T>::AcquireTileSums(
+    int64_t tiles) {
+  std::unique_ptr<TileSums> sums;
+  {
+    std::lock_guard<std::mutex> lock(pool_mutex_);
+    if (!sums_pool_.empty()) {
+      sums = std::move(sums_pool_.back());
+      sums_pool_.pop_back();
+    }
+  }
+  if (!sums) sums = std::make_unique<TileSums>();
+  sums->sequences.resize(tiles);
+  sums->shared.resize(tiles);
+  return sums;
+}
+
+template <class T>
+void StateVectorEngine<T>::ReleaseTileSums(std::unique_ptr<TileSums> sums) {
+  if (static_cast<int64_t>(sums->shared.size()) > kMaxPooledTiles) return;
+  std::lock_guard<std::mutex> lock(pool_mutex_);
+  sums_pool_.push_back(std::move(sums));
+}
+
+template <class T>
 StateVectorEngine<T>::StateVectorEngine(std::shared_ptr<const Program> program,
                                         const Kernels<T>& kernels)
     : program_(std::move(program)), kernels_(kernels) {

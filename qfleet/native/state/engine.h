@@ -137,6 +137,7 @@ class StateVectorEngine {
 
  private:
   struct Buffer;
+  struct TileSums;
   struct Call;
 
   // The states of the adjoint method, and their tangents for Hessian-vector products.
@@ -149,6 +150,8 @@ class StateVectorEngine {
   TileLayout SubspaceTileLayout(const Subspace& subspace) const;
   std::unique_ptr<Buffer> AcquireBuffer(int64_t reals);
   void ReleaseBuffer(std::unique_ptr<Buffer> buffer);
+  std::unique_ptr<TileSums> AcquireTileSums(int64_t tiles);
+  void ReleaseTileSums(std::unique_ptr<TileSums> sums);
 
   // Computes the matrices of shared blocks and, if several tiles need it, the state after the
   // prefix.
@@ -237,6 +240,7 @@ class StateVectorEngine {
   std::shared_ptr<const SharedMatrices> last_matrices_;
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;
+  std::vector<std::unique_ptr<TileSums>> sums_pool_;
   std::unique_ptr<DeviceEngine> device_;
   std::once_flag heisenberg_once_;
   std::unique_ptr<HeisenbergEngine<T>> heisenberg_;

@@ -18,6 +18,8 @@ namespace qfleet {
 
 // Buffers up to this size are pooled for the next call.
 constexpr int64_t kMaxPooledBytes = int64_t{128} << 20;
+// Sums of up to so many tiles are pooled.
+constexpr int64_t kMaxPooledTiles = 1024;
 // Buffers of this size and more ask for huge pages.
 constexpr int64_t kHugePageThresholdBytes = int64_t{4} << 20;
 // A state up to this size is cached after the prefix, for all tiles.
@@ -46,6 +48,13 @@ struct StateVectorEngine<T>::Buffer {
   Buffer(const Buffer&) = delete;
   int64_t reals;
   T* data;
+};
+
+// Sums of the gradients of each tile, as BlockGradients adds them. Their memory is pooled, too.
+template <class T>
+struct StateVectorEngine<T>::TileSums {
+  std::vector<std::vector<std::vector<double>>> sequences;
+  std::vector<std::vector<double>> shared;
 };
 
 // The state of one call of the engine.
@@ -122,9 +131,12 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
   std::vector<std::vector<double>> totals;
   for (const FactorSequence& sequence : program.sequences)
     totals.emplace_back((call.has_tangents() ? 4 : 2) * sequence.size * sequence.size);
-  std::vector<std::vector<std::vector<double>>> sequence_sums(call.layout.tiles, totals);
-  std::vector<std::vector<double>> shared(call.layout.tiles, std::vector<double>(program.shared));
+  std::unique_ptr<TileSums> sums = AcquireTileSums(call.layout.tiles);
+  std::vector<std::vector<std::vector<double>>>& sequence_sums = sums->sequences;
+  std::vector<std::vector<double>>& shared = sums->shared;
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
+    sequence_sums[tile] = totals;  // zeros, in the memory of the last call
+    shared[tile].assign(program.shared, 0);
     std::vector<std::unique_ptr<Buffer>> own;
     const auto acquire = [&] {
       own.push_back(AcquireBuffer(call.layout.tile_reals));
@@ -143,6 +155,7 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
     for (int64_t e = 0; e < program.shared; ++e) shared_gradients[e] += shared[tile][e];
   }
   ParameterGradients(program, *call.shared_matrices, totals, call.has_tangents(), shared_gradients);
+  ReleaseTileSums(std::move(sums));
   EndCall(&call);
 }
 
