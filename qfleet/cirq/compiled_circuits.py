@@ -67,26 +67,30 @@ class CompiledCircuits:
         self._parts: _Cache[Parts] = _Cache()
         self._keys: _Cache[object] = _Cache()
         self._compiled: _Cache[CompiledCircuit] = _Cache()
-        self._reasons: _Cache[tuple[cirq.FrozenCircuit, str]] = _Cache()
+        self._are_dynamic: _Cache[tuple[cirq.FrozenCircuit, bool]] = _Cache()
         self._dynamic: _Cache[tuple[cirq.FrozenCircuit, DynamicCircuit]] = _Cache()
 
     def __getstate__(self) -> dict[str, object]:
         # A copy holds other circuits: the numbers of the original ones would name any object.
-        fresh: dict[str, object] = {"_parts": _Cache(), "_reasons": _Cache(), "_dynamic": _Cache()}
+        fresh: dict[str, object] = {
+            "_parts": _Cache(),
+            "_are_dynamic": _Cache(),
+            "_dynamic": _Cache(),
+        }
         return self.__dict__ | fresh
 
-    def reason_for_cirq(self, program: cirq.AbstractCircuit, qubits: Sequence[cirq.Qid]) -> str:
-        """Return what the engine has no form for; see `fallback.reason_for_cirq`.
+    def is_dynamic(self, program: cirq.AbstractCircuit, qubits: Sequence[cirq.Qid]) -> bool:
+        """Return True if a circuit has more than gates on qubits and terminal measurements.
 
         Args:
             program: A circuit, with its measurements.
             qubits: Its qubits, and further ones.
         """
         whole = program.freeze()
-        of_circuit = self._reasons.get_or_make(
-            id(whole), lambda: (whole, fallback.reason_for_cirq(whole))
+        of_circuit = self._are_dynamic.get_or_make(
+            id(whole), lambda: (whole, fallback.is_dynamic(whole))
         )
-        return of_circuit[1] or fallback.reason_of_qubits(qubits)
+        return of_circuit[1] or bool(fallback.reason_of_qubits(qubits))
 
     def split(self, program: cirq.AbstractCircuit) -> Parts:
         """Separate the measurements of a circuit, or return the parts from the cache."""
@@ -104,6 +108,9 @@ class CompiledCircuits:
         program: cirq.AbstractCircuit,
         resolver: cirq.ParamResolver,
         noise: cirq.NoiseModel,
+        state_of: Sequence[cirq.Qid] | None = None,
+        *,
+        takes_state: bool = False,
     ) -> DynamicCircuit:
         """Return a circuit with noise or measurements before the end, at a point of a sweep.
 
@@ -111,6 +118,8 @@ class CompiledCircuits:
             program: The circuit.
             resolver: Values of its symbols.
             noise: The noise after each moment.
+            state_of: The qubits of its final state, in order; None if it is run.
+            takes_state: If it has an initial state; else it is |0...0>.
 
         Raises:
             NoForm: The engine has no form for an operation.
@@ -126,9 +135,19 @@ class CompiledCircuits:
             qubits = sorted(circuit.all_qubits())
             if noise is not cirq.NO_NOISE:
                 circuit = _unrolled(cirq.Circuit(noise.noisy_moments(circuit, qubits)))
-            return whole, DynamicCircuit(circuit, sorted(circuit.all_qubits()), self._dtype)
+            ordered, for_state = sorted(circuit.all_qubits()), state_of is not None
+            if state_of is not None:
+                if not set(ordered) <= set(state_of):
+                    raise NoForm("noise acts on qubits that the circuit does not have")
+                ordered = list(state_of)
+            made = DynamicCircuit(
+                circuit, ordered, self._dtype, for_state=for_state, takes_state=takes_state
+            )
+            return whole, made
 
-        return self._dynamic.get_or_make((id(whole), values.tobytes()), make)[1]
+        order = None if state_of is None else tuple(state_of)
+        key = (id(whole), values.tobytes(), order, takes_state)
+        return self._dynamic.get_or_make(key, make)[1]
 
     def compile(
         self,
@@ -179,6 +198,22 @@ def _unrolled(circuit: cirq.AbstractCircuit) -> cirq.AbstractCircuit:
         return cirq.unroll_circuit_op(circuit, deep=True, tags_to_check=None)
     except ValueError as error:
         raise NoForm(f"a CircuitOperation can't be unrolled ({error})") from error
+
+
+def initial_vector(
+    state: cirq.STATE_VECTOR_LIKE | None, qubits: Sequence[cirq.Qid]
+) -> np.ndarray | None:
+    """Return an initial state as a vector complex128 [2**N]; None for |0...0>.
+
+    Args:
+        state: Anything that `cirq.Simulator` accepts as its initial state.
+        qubits: The qubits, the first the most significant bit.
+
+    Raises:
+        CircuitError: It is not a state of these qubits.
+    """
+    prepared, vector = _initial_state(state, qubits)
+    return cirq.to_valid_state_vector(state, len(qubits)) if prepared else vector
 
 
 def _initial_state(

@@ -7,6 +7,7 @@ import cirq
 import numpy as np
 from numpy.typing import DTypeLike
 
+from qfleet.cirq import fallback
 from qfleet.cirq import measurements as terminal
 from qfleet.compiler.any_program import Item
 from qfleet.compiler.circuit import lowering
@@ -50,8 +51,10 @@ class DynamicCircuit:
 
     Args:
         circuit: Without symbols and `CircuitOperation`, with measurements.
-        qubits: Its qubits, in order.
+        qubits: Its qubits and further ones, in order.
         dtype: Of the states, complex64 or complex128.
+        for_state: If it is for `final_state`, else for `run`.
+        takes_state: If `final_state` gets an initial state; else it is |0...0>.
 
     Raises:
         NoForm: The engine has no form for an operation.
@@ -59,11 +62,19 @@ class DynamicCircuit:
     """
 
     def __init__(
-        self, circuit: cirq.AbstractCircuit, qubits: Sequence[cirq.Qid], dtype: DTypeLike
+        self,
+        circuit: cirq.AbstractCircuit,
+        qubits: Sequence[cirq.Qid],
+        dtype: DTypeLike,
+        *,
+        for_state: bool = False,
+        takes_state: bool = False,
     ) -> None:
-        lowered = _Lowering(circuit, qubits)
+        if reason := fallback.reason_of_qubits(qubits):
+            raise NoForm(reason)
+        lowered = _Lowering(circuit, qubits, is_collapsed=for_state)
         self._qubits, self._measurements = qubits, lowered.measurements
-        program = compile_measurements(lowered.items, qubits)
+        program = compile_measurements(lowered.items, qubits, takes_states=takes_state)
         self._program = MeasuredProgram(program, dtype)
 
     def run(self, repetitions: int, random: np.random.RandomState) -> dict[str, np.ndarray]:
@@ -87,17 +98,37 @@ class DynamicCircuit:
                 outcomes += terminal.outcomes_of([one.operation], bits, self._qubits)
         return terminal.records([one.operation for one in self._measurements], outcomes, random)
 
+    def final_state(
+        self, initial: np.ndarray | None, random: np.random.RandomState
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Run the circuit once.
+
+        Args:
+            initial: [2**N], of norm 1, if the circuit takes a state.
+            random: As for `run`.
+
+        Returns:
+            Records [1, instances of the key, measured qubits] by key, and the state [2**N] after
+            all measurements.
+        """
+        bits, state = self._program.final_state(int(random.randint(2**31 - 1)), initial)
+        outcomes = [bits[None, list(one.records or ())] for one in self._measurements]
+        operations = [one.operation for one in self._measurements]
+        return terminal.records(operations, outcomes, random), state
+
 
 class _Lowering:
-    """The items of a circuit, and its measurements in order."""
+    """The items of a circuit, and its measurements in order; the last ones may collapse, too."""
 
-    def __init__(self, circuit: cirq.AbstractCircuit, qubits: Sequence[cirq.Qid]) -> None:
+    def __init__(
+        self, circuit: cirq.AbstractCircuit, qubits: Sequence[cirq.Qid], *, is_collapsed: bool
+    ) -> None:
         self.items: list[Item] = []
         self.measurements: list[_Measurement] = []
         self.records = 0
         self._first = min(qubits, default=None)
         placed = [(op, at) for at, moment in enumerate(circuit) for op in _decomposed(moment)]
-        at_end = _terminal([operation for operation, _ in placed])
+        at_end = set() if is_collapsed else _terminal([operation for operation, _ in placed])
         for number, (operation, moment) in enumerate(placed):
             self._where = describe_location(operation, moment)
             if any(qubit.dimension != 2 for qubit in operation.qubits):

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 import cirq
 
 from qfleet.compiler.circuit import lowering
-from qfleet.compiler.circuit.location import describe_location
 
 
 class FallbackWarning(UserWarning):
@@ -36,43 +35,40 @@ def reason_of_qubits(qubits: Iterable[cirq.Qid]) -> str:
     return "qubit_order has qudits" if any(one.dimension != 2 for one in qubits) else ""
 
 
-def reason_for_cirq(circuit: cirq.AbstractCircuit) -> str:
-    """Return what the engine has no form for, as a clause; empty if there is nothing.
+def is_dynamic(circuit: cirq.AbstractCircuit) -> bool:
+    """Return True if a circuit has more than gates on qubits and terminal `cirq.measure`.
 
     Args:
         circuit: A circuit, with its measurements.
     """
     try:
         circuit = cirq.unroll_circuit_op(circuit, deep=True, tags_to_check=None)
-    except ValueError as error:
-        return f"a CircuitOperation can't be unrolled ({error})"
+    except ValueError:
+        return True
     measured: set[cirq.Qid] = set()
-    for index, moment in enumerate(circuit):
-        for operation in moment:
-            try:
-                reason = _reason_of_operation(operation, measured)
-            except Exception:  # of the class of a gate, which the compiler names
-                return ""
-            if reason:
-                return f"{describe_location(operation, index)} {reason}"
-            if cirq.is_measurement(operation):
-                measured.update(operation.qubits)
-    return ""
+    for operation in circuit.all_operations():
+        try:
+            if _is_more_than_a_gate(operation, measured):
+                return True
+        except Exception:  # of the class of a gate, which the compiler names
+            return False
+        if cirq.is_measurement(operation):
+            measured.update(operation.qubits)
+    return False
 
 
-def _reason_of_operation(operation: cirq.Operation, measured: set[cirq.Qid]) -> str:
+def _is_more_than_a_gate(operation: cirq.Operation, measured: set[cirq.Qid]) -> bool:
     if not measured.isdisjoint(operation.qubits):
-        return "follows a measurement"
+        return True
     if any(qubit.dimension != 2 for qubit in operation.qubits):
-        return "acts on qudits"
+        return True
     if lowering.is_plain(operation.gate, cirq.Gate):
-        return ""
+        return False
     if cirq.control_keys(operation):
-        return "is controlled by a measurement"
+        return True
     if cirq.is_measurement(operation):
-        is_plain = isinstance(operation.gate, cirq.MeasurementGate)
-        return "" if is_plain else "is a measurement other than cirq.measure"
-    return "is noise or a reset" if _is_channel(operation) else ""
+        return not isinstance(operation.gate, cirq.MeasurementGate)
+    return _is_channel(operation)
 
 
 def _is_channel(operation: cirq.Operation) -> bool:

@@ -12,10 +12,10 @@ from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuit_checks import qubit as checked_qubit
 from qfleet.cirq import fallback
 from qfleet.cirq import measurements as terminal
-from qfleet.cirq.compiled_circuits import CompiledCircuits
+from qfleet.cirq.compiled_circuits import CompiledCircuits, initial_vector
 from qfleet.cirq.dynamic import NoForm
 from qfleet.cirq.sweeps import sweep_points, symbol_values
-from qfleet.cirq.trial_result import StateVectorTrialResult
+from qfleet.cirq.trial_result import trial_result
 from qfleet.engine.arguments import checked_dtype, checked_observables
 from qfleet.engine.basis_states import bits_of
 from qfleet.engine.compiled_circuit import CompiledCircuit
@@ -38,9 +38,9 @@ class Simulator(
     circuit with symbols is compiled once for all values.
 
     Circuits with noise, resets, measurements before the end and classical control are run by
-    trajectories of the engine, which share their states until they differ. Their final states, and
-    what the engine has no form for, are computed by `cirq.Simulator` with a FallbackWarning:
-    qudits, loops until an outcome, and single moments.
+    trajectories of the engine, which share their states until they differ. A final state, or an
+    expectation value, is of one trajectory. `cirq.Simulator` computes what the engine has no form
+    for, with a FallbackWarning: qudits, loops until an outcome, and single moments.
 
     Args:
         dtype: np.complex64 or np.complex128, of the state.
@@ -108,8 +108,9 @@ class Simulator(
         Raises:
             CircuitError: The circuit, a value or the initial state is not supported.
         """
-        if self._needs_cirq(program, qubit_order, initial_state):
-            yield from self._cirq.simulate_sweep_iter(program, params, qubit_order, initial_state)
+        if self._is_dynamic(program, qubit_order, initial_state):
+            for resolver in sweep_points(params):
+                yield self._simulate_dynamic(program, resolver, qubit_order, initial_state)
             return
         parts = self._circuits.split(program)
         qubits = _ordered_qubits(program.all_qubits(), qubit_order)
@@ -130,7 +131,7 @@ class Simulator(
         qubits: Sequence[cirq.Qid],
         measured: Sequence[cirq.Operation],
     ) -> cirq.StateVectorTrialResult:
-        outcomes: dict[str, np.ndarray] = {}
+        found: Mapping[str, np.ndarray] = {}
         if measured:
             probabilities = np.square(np.abs(state)).astype(np.float64)
             cumulative = np.cumsum(probabilities)
@@ -139,13 +140,47 @@ class Simulator(
             bits = bits_of(np.array([index]), len(qubits))
             drawn_bits = terminal.outcomes_of(measured, bits, qubits)
             found = terminal.records(measured, drawn_bits, self._prng)
-            outcomes = {key: record[0, -1] for key, record in found.items()}
             collapsed = {qubit for operation in measured for qubit in operation.qubits}
             state = terminal.collapse(state, index, qubits, collapsed)
-        final = cirq.StateVectorSimulationState(
-            initial_state=state, qubits=qubits, dtype=self._dtype.type
+        return trial_result(resolver, found, state, qubits)
+
+    def _simulate_dynamic(
+        self,
+        circuit: cirq.AbstractCircuit,
+        resolver: cirq.ParamResolver,
+        qubit_order: cirq.QubitOrderOrList,
+        initial_state: cirq.STATE_VECTOR_LIKE | None,
+    ) -> cirq.StateVectorTrialResult:
+        """Return one trajectory of a circuit with more than gates and terminal measurements."""
+        qubits = _ordered(circuit.all_qubits(), qubit_order)
+        try:
+            records, state = self._draw(circuit, resolver, qubits, initial_state)
+        except NoForm as reason:
+            self._warn(str(reason))
+            return self._cirq.simulate(circuit, resolver, qubit_order, initial_state)
+        return trial_result(resolver, records, state, qubits)
+
+    def _draw(
+        self,
+        circuit: cirq.AbstractCircuit,
+        resolver: cirq.ParamResolver,
+        qubits: Sequence[cirq.Qid],
+        initial_state: cirq.STATE_VECTOR_LIKE | None,
+    ) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
+        """Return the records and the final state [2**N] of a trajectory.
+
+        Raises:
+            NoForm: The engine has no form for the circuit.
+        """
+        if isinstance(initial_state, cirq.SimulationStateBase):
+            raise NoForm("initial_state is a simulation state")
+        if reason := fallback.reason_of_qubits(qubits):
+            raise NoForm(reason)
+        start = initial_vector(initial_state, qubits)
+        dynamic = self._circuits.dynamic(
+            circuit, resolver, self._noise, qubits, takes_state=start is not None
         )
-        return StateVectorTrialResult(resolver, outcomes, final)
+        return dynamic.final_state(start, self._prng)
 
     @checked(program=CIRCUIT, permit_terminal_measurements=flag)
     def simulate_expectation_values_sweep_iter(
@@ -177,17 +212,50 @@ class Simulator(
         if (points := _without_values(observables, params)) is not None:
             yield from ([] for _ in range(points))
             return
-        if self._needs_cirq(program, qubit_order, initial_state):
-            yield from self._cirq.simulate_expectation_values_sweep_iter(
-                *(program, observables, params, qubit_order, initial_state),
-                permit_terminal_measurements,
-            )
+        if self._is_dynamic(program, qubit_order, initial_state):
+            for resolver in sweep_points(params):
+                yield self._dynamic_values(
+                    *(program, observables, resolver, qubit_order, initial_state),
+                    permit_terminal_measurements,
+                )
             return
         case = self._expectation_case(
             program, observables, params, qubit_order, initial_state, permit_terminal_measurements
         )
         compiled, values = case
         yield from compiled.expectation(*_arguments(values)).tolist()
+
+    def _dynamic_values(
+        self,
+        circuit: cirq.AbstractCircuit,
+        observables: cirq.PauliSumLike | list[cirq.PauliSumLike],
+        resolver: cirq.ParamResolver,
+        qubit_order: cirq.QubitOrderOrList,
+        initial_state: cirq.STATE_VECTOR_LIKE | None,
+        permit_terminal_measurements: bool,
+    ) -> list[float]:
+        """Return the values of the final state of a trajectory."""
+        _check_measurements(circuit, permit=permit_terminal_measurements)
+        sums = checked_observables(observables if isinstance(observables, list) else [observables])
+        read = {qubit for one in sums for qubit in one.qubits}
+        qubits = _ordered(circuit.all_qubits() | read, qubit_order)
+        try:
+            _, state = self._draw(circuit, resolver, qubits, initial_state)
+        except NoForm as reason:
+            self._warn(str(reason))
+            values: list[float] = self._cirq.simulate_expectation_values(
+                *(circuit, observables, resolver, qubit_order, initial_state),
+                permit_terminal_measurements,
+            )
+            return values
+        measured = CompiledCircuit.from_factors(
+            *([], (), (), sums),
+            qubits=qubits,
+            initial_state=state / np.linalg.norm(state),
+            dtype=self._dtype,
+        )
+        values = measured.expectation().tolist()
+        return values
 
     @checked(program=CIRCUIT, permit_terminal_measurements=flag)
     def simulate_expectation_gradients(
@@ -282,11 +350,7 @@ class Simulator(
         permit_terminal_measurements: bool,
     ) -> tuple[CompiledCircuit, np.ndarray]:
         """Return the compiled circuit of expectation values, and [B, V] values of its symbols."""
-        if not permit_terminal_measurements and program.are_any_measurements_terminal():
-            raise ValueError(
-                "the circuit has terminal measurements: remove them, or pass"
-                " permit_terminal_measurements=True to ignore them"
-            )
+        _check_measurements(program, permit=permit_terminal_measurements)
         parts = self._circuits.split(program)
         listed = observables if isinstance(observables, list) else [observables]
         sums = checked_observables(listed)
@@ -315,10 +379,7 @@ class Simulator(
         """
         if not program.has_measurements():
             raise ValueError("the circuit has no measurements to sample: add cirq.measure")
-        is_dynamic = self._noise is not cirq.NO_NOISE or self._circuits.reason_for_cirq(
-            program, list(program.all_qubits())
-        )
-        run = self._run_dynamic if is_dynamic else self._run
+        run = self._run_dynamic if self._is_dynamic(program) else self._run
         for resolver in sweep_points(params):
             yield cirq.ResultDict(params=resolver, records=run(program, resolver, repetitions))
 
@@ -414,29 +475,31 @@ class Simulator(
         )
         return steps
 
-    def _needs_cirq(
+    def _is_dynamic(
         self,
         program: cirq.AbstractCircuit,
         qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
         initial_state: object = None,
     ) -> bool:
-        """Return True, with a warning, if the engine has no form for a circuit."""
-        if self._noise is not cirq.NO_NOISE:
-            reason = "noise is set"
-        elif isinstance(initial_state, cirq.SimulationStateBase):
-            reason = "initial_state is a simulation state"
-        else:
-            qubits = _ordered(program.all_qubits(), qubit_order)
-            reason = self._circuits.reason_for_cirq(program, qubits)
-        if reason:
-            self._warn(reason)
-        return bool(reason)
+        """Return True if a circuit has more than gates and terminal measurements."""
+        if self._noise is not cirq.NO_NOISE or isinstance(initial_state, cirq.SimulationStateBase):
+            return True
+        return self._circuits.is_dynamic(program, _ordered(program.all_qubits(), qubit_order))
 
     def _warn(self, reason: str) -> None:
         """Warn once for each reason; each time where the warning is an error."""
         if reason not in self._warned:
             fallback.warn(reason)
             self._warned.add(reason)
+
+
+def _check_measurements(program: cirq.AbstractCircuit, *, permit: bool) -> None:
+    """Raise ValueError if a circuit has terminal measurements that are not permitted."""
+    if not permit and program.are_any_measurements_terminal():
+        raise ValueError(
+            "the circuit has terminal measurements: remove them, or pass"
+            " permit_terminal_measurements=True"
+        )
 
 
 def _without_values(observables: object, params: cirq.Sweepable) -> int | None:

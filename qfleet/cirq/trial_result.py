@@ -1,5 +1,6 @@
 """The result of a simulation of a state."""
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import cirq
@@ -21,3 +22,24 @@ class StateVectorTrialResult(cirq.StateVectorTrialResult):
         normalized = state * inverse
         change = abs(np.vdot(normalized, normalized) - 1) - abs(np.vdot(state, state) - 1)
         return np.asarray(normalized if change < 0 else state)
+
+
+def trial_result(
+    resolver: cirq.ParamResolver,
+    records: Mapping[str, np.ndarray],
+    state: np.ndarray,
+    qubits: Sequence[cirq.Qid],
+) -> StateVectorTrialResult:
+    """Return the result of one run.
+
+    Args:
+        resolver: Values of the symbols.
+        records: [1, instances of the key, measured qubits] by key.
+        state: [2**N], the final state.
+        qubits: The N qubits, the first the most significant bit.
+    """
+    outcomes = {key: record[0, -1] for key, record in records.items()}
+    final = cirq.StateVectorSimulationState(
+        initial_state=state, qubits=qubits, dtype=state.dtype.type
+    )
+    return StateVectorTrialResult(resolver, outcomes, final)

@@ -16,7 +16,7 @@ import numpy as np
 from qfleet.errors import ArgumentError, DeviceError, LibraryError, MemoryLimitError
 from qfleet.native.libraries import core_path
 
-ABI_VERSION = 4  # QFLEET_ABI_VERSION in native/qfleet.h
+ABI_VERSION = 5  # QFLEET_ABI_VERSION in native/qfleet.h
 _INVALID_ARGUMENT, _OUT_OF_MEMORY, _DEVICE_FAILED = 1, 2, 4
 _view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
@@ -124,7 +124,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "qfleet_state": (c_int64, _BATCH, *_BUFFER, *_BUFFER),
     "qfleet_state_gradient": (c_int64, _BATCH, *(5 * _BUFFER)),
     "qfleet_sample": (c_int64, _BATCH, *_BUFFER, c_int64, c_uint64, *_BUFFER),
-    "qfleet_measure": (*(c_int64, _BATCH, *_BUFFER, c_int64, c_uint64, *_BUFFER, *_BUFFER),),
+    "qfleet_measure": (c_int64, _BATCH, *_BUFFER, c_int64, c_uint64, *(3 * _BUFFER)),
     "qfleet_pulse_products": (POINTER(PulseSteps), *_BUFFER),
     "qfleet_pulse_gradient": (POINTER(PulseSteps), *_BUFFER, *_BUFFER),
     "qfleet_tile_layout": (c_int32, c_int32, c_int64, c_int64, POINTER(c_int64), c_int64),

@@ -5,7 +5,7 @@ from numpy.typing import DTypeLike
 
 from qfleet.compiler.any_program import AnyProgram
 from qfleet.engine.basis_states import bits_of
-from qfleet.engine.program_handle import ProgramHandle, make_batch
+from qfleet.engine.program_handle import InitialStates, ProgramHandle, make_batch
 
 
 class MeasuredProgram:
@@ -24,6 +24,7 @@ class MeasuredProgram:
         written = program.serialized(np.dtype(dtype).name)
         self._core = ProgramHandle(written.serialized, np.dtype(dtype).itemsize // 2)
         self._order = np.array(written.bit_order, np.int64)
+        self._dtype = np.dtype(dtype)
 
     def run(
         self, repetitions: int, seed: int, *, samples: bool
@@ -43,11 +44,42 @@ class MeasuredProgram:
             ArgumentError: There are too many repetitions.
             MemoryLimitError: There is not enough memory.
         """
+        found = np.zeros(repetitions, np.int64) if samples else None
+        records = self._measure(repetitions, seed, found, None, None)
+        return records, None if found is None else bits_of(found, len(self._order))
+
+    def final_state(self, seed: int, initial: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Run the circuit once.
+
+        Args:
+            seed: As for `run`.
+            initial: [2**N], of norm 1; only of a program that takes states.
+
+        Returns:
+            [R] uint8 records, and the state [2**N] after all measurements.
+
+        Raises:
+            MemoryLimitError: There is not enough memory.
+        """
+        state = np.empty(2 ** len(self._order), self._dtype)
+        start = None
+        if initial is not None:
+            start = InitialStates(np.ascontiguousarray(initial, self._dtype).reshape(1, -1))
+        return self._measure(1, seed, None, state, start)[0], state
+
+    def _measure(
+        self,
+        repetitions: int,
+        seed: int,
+        samples: np.ndarray | None,
+        states: np.ndarray | None,
+        initial: InitialStates | None,
+    ) -> np.ndarray:
         records = np.zeros((repetitions, self._core.info.records), np.uint8)
-        states = np.zeros(repetitions, np.int64) if samples else None
-        batch = make_batch(np.zeros(0), np.zeros((1, 0)), 0, False)
+        order = None if initial is None else self._order
+        batch = make_batch(np.zeros(0), np.zeros((1, 0)), 0, False, initial, order)
         self._core.call(
             self._core.library.qfleet_measure,
-            *(batch, self._order, repetitions, seed, records, states),
+            *(batch, self._order, repetitions, seed, records, samples, states),
         )
-        return records, None if states is None else bits_of(states, len(self._order))
+        return records

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define QFLEET_ABI_VERSION 4
+#define QFLEET_ABI_VERSION 5
 #define QFLEET_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -202,14 +202,15 @@ QFLEET_API qfleet_status qfleet_sample(qfleet_program program, const qfleet_batc
 
 // Runs a program of trajectories `trajectories` times. Writes records [size][trajectories][R], the
 // outcomes of its measurements, and unless it is null with a count of 0, samples
-// [size][trajectories]: all qubits measured at the end, as qfleet_sample does. The same seed gives
-// the same results, whatever the number of threads. A program with measurements has no other
-// results.
+// [size][trajectories]: all qubits measured at the end, as qfleet_sample does. Unless it is null
+// with a count of 0, states receives the state of each trajectory at the end, before that,
+// [size][trajectories][2^qubits] (re, im), as qfleet_state does. The same seed gives the same
+// results, whatever the number of threads. A program with measurements has no other results.
 QFLEET_API qfleet_status qfleet_measure(qfleet_program program, const qfleet_batch* batch,
                                         const int64_t* order, int64_t order_count,
                                         int64_t trajectories, uint64_t seed, uint8_t* records,
                                         int64_t record_count, int64_t* samples,
-                                        int64_t sample_count);
+                                        int64_t sample_count, void* states, int64_t state_count);
 
 // ---------------------------------------------------------------------------------------------
 // Pulses

@@ -106,12 +106,15 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
         return size, min(self.trajectories, TREE_TRAJECTORIES, max(1, _MAX_TREE_BYTES // size))
 
 
-def compile_measurements(items: Sequence[Item], qubits: Sequence[cirq.Qid]) -> TrajectoryProgram:
+def compile_measurements(
+    items: Sequence[Item], qubits: Sequence[cirq.Qid], *, takes_states: bool = False
+) -> TrajectoryProgram:
     """Compile a circuit that is run for its measurements.
 
     Args:
         items: Fixed factors and channels, with the measurements before the end.
         qubits: All qubits, in order; they are measured at the end.
+        takes_states: If runs start at a given state, not at |0...0>.
 
     Raises:
         CircuitError: There are too many qubits.
@@ -128,6 +131,7 @@ def compile_measurements(items: Sequence[Item], qubits: Sequence[cirq.Qid]) -> T
         *((), (), tuple(qubits), counts, collect([], position), EXACT, ()),
         kind.blocks_of(placed),
         is_measured=True,
+        takes_states=takes_states,
     )
 
 

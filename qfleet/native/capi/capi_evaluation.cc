@@ -277,7 +277,8 @@ qfleet_status qfleet_sample(qfleet_program program, const qfleet_batch* batch, c
 qfleet_status qfleet_measure(qfleet_program program, const qfleet_batch* batch,
                              const int64_t* order, int64_t order_count, int64_t trajectories,
                              uint64_t seed, uint8_t* records, int64_t record_count,
-                             int64_t* samples, int64_t sample_count) {
+                             int64_t* samples, int64_t sample_count, void* states,
+                             int64_t state_count) {
   return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
     using T = RealOf<decltype(engine)>;
     if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>) {
@@ -290,8 +291,12 @@ qfleet_status qfleet_measure(qfleet_program program, const qfleet_batch* batch,
       const int64_t count = Product(checked.size, trajectories);
       CheckBuffer("records", records, record_count, Product(count, loaded.records), 1);
       CheckOptional("samples", samples, sample_count, count, sizeof(int64_t));
+      Measured<T> results = {records, samples, nullptr};
+      if (states)
+        results.states =
+            Checked<T>("states", states, state_count, Product(count, StateReals(loaded, 1)));
       RequireMemory(engine->MeasurementBytes(checked, trajectories), loaded.qubits);
-      engine->Measure(checked, order, trajectories, seed, records, samples);
+      engine->Measure(checked, order, trajectories, seed, results);
     }
   });
 }

@@ -162,13 +162,13 @@ int64_t TrajectoryEngine<T>::MeasurementBytes(const Batch& batch, int64_t trajec
 
 template <class T>
 void TrajectoryEngine<T>::Measure(const Batch& batch, const int64_t* order, int64_t trajectories,
-                                  uint64_t seed, uint8_t* records, int64_t* samples) const {
+                                  uint64_t seed, const Measured<T>& results) const {
   if (batch.size == 0 || trajectories == 0) return;
   const TrajectoryProgram& program = *program_;
   const Call call(program, batch, seed);
   const BitPermutation permutation(order, program.qubits);
-  const int64_t width = program.records;
-  std::fill_n(records, batch.size * trajectories * width, uint8_t{0});
+  const int64_t width = program.records, reals = int64_t{2} << program.qubits;
+  std::fill_n(results.records, batch.size * trajectories * width, uint8_t{0});
   // What a trajectory draws does not depend on its tree.
   const int64_t trees = MeasuredTrees(batch, trajectories);
   const int64_t cost = layout_.groups * 4 * static_cast<int64_t>(program.blocks.size() + 1);
@@ -178,8 +178,10 @@ void TrajectoryEngine<T>::Measure(const Batch& batch, const int64_t* order, int6
     std::vector<int32_t> own(end - first);
     std::iota(own.begin(), own.end(), static_cast<int32_t>(first));
     Tree tree(*this, call, b);
-    tree.Measure(own, {records + b * trajectories * width, width}, permutation,
-                 samples ? samples + b * trajectories : nullptr);
+    const int64_t row = b * trajectories;
+    tree.Measure(own, permutation,
+                 {results.records + row * width, results.samples ? results.samples + row : nullptr,
+                  results.states ? results.states + row * reals : nullptr});
   });
 }
 

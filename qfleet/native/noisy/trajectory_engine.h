@@ -37,7 +37,7 @@ class TrajectoryEngine : public StatelessEngine<T> {
                 double* per_example_gradients) const override;
   int64_t MeasurementBytes(const Batch& batch, int64_t trajectories) const override;
   void Measure(const Batch& batch, const int64_t* order, int64_t trajectories, uint64_t seed,
-               uint8_t* records, int64_t* samples) const override;
+               const Measured<T>& results) const override;
 
  private:
   struct Call;

@@ -46,7 +46,7 @@ class TrajectoryEngine<T>::States {
     }
     std::fill_n(state->data(), layout_.tile_reals, T{0});
     const T* from = static_cast<const T*>(batch.initial_states) + example * ExampleReals();
-    ForEachOwn(batch, [&](int64_t real, int64_t amplitude) {
+    ForEachOwn(InitialOrder(batch), [&](int64_t real, int64_t amplitude) {
       state->data()[real] = from[2 * amplitude];
       state->data()[real + engine_.kernels_.lanes] = from[2 * amplitude + 1];
     });
@@ -54,9 +54,16 @@ class TrajectoryEngine<T>::States {
   }
   // Adds the gradient by that state: dL = 2 Re <lambda|d psi>.
   void AddStateGradient(const Batch& batch, const T* lambda, T* gradient) {
-    ForEachOwn(batch, [&](int64_t real, int64_t amplitude) {
+    ForEachOwn(InitialOrder(batch), [&](int64_t real, int64_t amplitude) {
       gradient[2 * amplitude] += 2 * lambda[real];
       gradient[2 * amplitude + 1] += 2 * lambda[real + engine_.kernels_.lanes];
+    });
+  }
+  // Writes a state in the caller's order.
+  void Write(const T* psi, const BitPermutation& permutation, T* to) const {
+    ForEachOwn(permutation, [&](int64_t real, int64_t amplitude) {
+      to[2 * amplitude] = psi[real];
+      to[2 * amplitude + 1] = psi[real + engine_.kernels_.lanes];
     });
   }
   int64_t ExampleReals() const { return int64_t{2} << engine_.program_->qubits; }
@@ -154,9 +161,12 @@ class TrajectoryEngine<T>::States {
  private:
   // Calls visit(real part in the state, amplitude in the caller's order).
   template <class Visit>
-  void ForEachOwn(const Batch& batch, const Visit& visit) const {
-    const BitPermutation permutation(batch.initial_order, engine_.program_->qubits);
+  void ForEachOwn(const BitPermutation& permutation, const Visit& visit) const {
     ForEachAmplitude(layout_, engine_.kernels_.lanes, 0, 1, permutation, RunSerially, visit);
+  }
+
+  BitPermutation InitialOrder(const Batch& batch) const {
+    return {batch.initial_order, engine_.program_->qubits};
   }
 
   // The kernel of a block's only window, the whole state.

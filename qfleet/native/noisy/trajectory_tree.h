@@ -67,13 +67,12 @@ class TrajectoryEngine<T>::Tree {
     states_.Release(std::move(psi));
   }
 
-  // Measures trajectories: their records and, unless `samples` is null, a basis state of each at
-  // the end, at the place of its number.
-  void Measure(const std::vector<int32_t>& trajectories, const Records& records,
-               const BitPermutation& permutation, int64_t* samples) {
-    records_ = records;
+  // Measures trajectories; the results of each are at the place of its number.
+  void Measure(const std::vector<int32_t>& trajectories, const BitPermutation& permutation,
+               const Measured<T>& results) {
+    records_ = {results.records, program_.records};
     State psi = states_.Initial(*call_.batch, example_);
-    Measure(0, psi->data(), trajectories, permutation, samples);
+    Measure(0, psi->data(), trajectories, permutation, results);
     states_.Release(std::move(psi));
   }
 
@@ -150,16 +149,19 @@ class TrajectoryEngine<T>::Tree {
   }
 
   void Measure(size_t b, T* psi, std::vector<int32_t> trajectories,
-               const BitPermutation& permutation, int64_t* samples) {
+               const BitPermutation& permutation, const Measured<T>& results) {
     for (; b < program_.blocks.size(); ++b)
       Advance(b, psi, &trajectories, [&](T* other, const std::vector<int32_t>& others) {
-        Measure(b + 1, other, others, permutation, samples);
+        Measure(b + 1, other, others, permutation, results);
       });
-    if (!samples) return;
+    if (results.states)
+      for (const int32_t trajectory : trajectories)
+        states_.Write(psi, permutation, results.states + trajectory * states_.ExampleReals());
+    if (!results.samples) return;
     std::vector<int64_t> drawn(trajectories.size());
     const auto uniform = [&](size_t i) { return Uniform(trajectories[i], b, 0); };
     states_.Sample(psi, permutation, uniform, &drawn);
-    for (size_t i = 0; i < drawn.size(); ++i) samples[trajectories[i]] = drawn[i];
+    for (size_t i = 0; i < drawn.size(); ++i) results.samples[trajectories[i]] = drawn[i];
   }
 
   // Evolves psi from block `first` to the end, and keeps what the way back needs.

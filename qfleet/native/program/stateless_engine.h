@@ -11,6 +11,14 @@
 
 namespace qfleet {
 
+// Where results of measured trajectories go.
+template <class T>
+struct Measured {
+  uint8_t* records;  // [b][trajectory][R]
+  int64_t* samples;  // [b][trajectory], a basis state of all qubits after the last block, or null
+  T* states;         // [b][trajectory][2^qubits] (re, im) after the last block, or null
+};
+
 template <class T>
 class StatelessEngine {
  public:
@@ -33,10 +41,8 @@ class StatelessEngine {
   // Approximate memory of Measure.
   virtual int64_t MeasurementBytes(const Batch&, int64_t) const { return 0; }
 
-  // Writes records[b][trajectory][R] and, unless it is null, samples[b][trajectory]: a
-  // basis state of all qubits after the last block. Bit i of the program's index is bit order[i] of
-  // a basis state.
-  virtual void Measure(const Batch&, const int64_t*, int64_t, uint64_t, uint8_t*, int64_t*) const {
+  // Measures trajectories. Bit i of the program's index is bit order[i] of a basis state.
+  virtual void Measure(const Batch&, const int64_t*, int64_t, uint64_t, const Measured<T>&) const {
     throw std::invalid_argument(std::string(program().kind) + " have no measurements");
   }
 

@@ -67,7 +67,7 @@ void TryAll(const std::string& serialized) {
       std::iota(bits.begin(), bits.end(), 0);
       std::vector<uint8_t> records(info.records < 1000 ? size * runs * info.records : 0);
       qfleet_measure(program, &batch, bits.data(), info.qubits, runs, 0, records.data(),
-                     records.size(), samples.data(), samples.size());
+                     records.size(), samples.data(), samples.size(), nullptr, 0);
       int64_t sample = 0;
       CHECK(qfleet_sample(program, &batch, &order, 1, 1, 0, &sample, 1) != QFLEET_OK, "no samples");
     }

@@ -4,6 +4,7 @@ import itertools
 import pickle
 import warnings
 from collections import Counter
+from typing import Any
 
 import cirq
 import numpy as np
@@ -17,6 +18,7 @@ from tests.support.outcome_reference import Outcomes, outcomes, probabilities
 
 A, B, C = QUBITS = cirq.LineQubit.range(3)
 RUNS = 2000
+STATES = 60
 KEY_A = cirq.KeyCondition(cirq.MeasurementKey("a"))
 FIRST_A = cirq.KeyCondition(cirq.MeasurementKey("a"), index=0)
 A_IS_2 = cirq.BitMaskKeyCondition("a", target_value=2, equal_target=True)
@@ -93,6 +95,29 @@ def check(circuit: cirq.AbstractCircuit, seed: int) -> None:
         assert abs(found[outcome] - RUNS * probability) <= 5 * deviation + 1e-6, outcome
 
 
+def check_states(circuit: cirq.AbstractCircuit, seed: int) -> None:
+    """Compare final states in another basis, with their records, with exact probabilities."""
+    rotation = cirq.Circuit(cirq.rx(0.4 + at)(qubit) for at, qubit in enumerate(QUBITS))
+    expected = probabilities(circuit + rotation + cirq.measure(*QUBITS, key="final"))
+    simulator = qfleet.cirq.Simulator(seed=seed, dtype=np.complex128)
+    found: Counter[Outcomes] = Counter()
+    bits = [[number >> at & 1 for at in (2, 1, 0)] for number in range(8)]
+    for _ in range(STATES):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", qfleet.cirq.FallbackWarning)
+            result = simulator.simulate(circuit, qubit_order=QUBITS)
+        records = {cirq.MeasurementKey(key): [one] for key, one in result.measurements.items()}
+        state = rotation.final_state_vector(
+            initial_state=result.final_state_vector, qubit_order=QUBITS, dtype=np.complex128
+        )
+        for final, probability in zip(bits, np.square(np.abs(state)), strict=True):
+            found[outcomes({**records, cirq.MeasurementKey("final"): [final]})] += probability
+    for outcome, weight in found.items():
+        probability = expected.get(outcome, 0.0)
+        deviation = np.sqrt(STATES * probability * max(0, 1 - probability))
+        assert abs(weight - STATES * probability) <= 5 * deviation + 1e-6, outcome
+
+
 def random_circuit(random: np.random.RandomState) -> cirq.Circuit:
     """Return gates, channels, resets, measurements and controls in any order."""
     circuit, keys = cirq.Circuit(), 0
@@ -120,6 +145,64 @@ def random_circuit(random: np.random.RandomState) -> cirq.Circuit:
 @pytest.mark.parametrize("name", CIRCUITS)
 def test_runs_have_the_exact_distribution(name: str) -> None:
     check(CIRCUITS[name], seed=11)
+
+
+@pytest.mark.parametrize(
+    "name", ["teleportation", "a conditional reset", "channels", "masks", "two conditions"]
+)
+def test_final_states_have_the_exact_distribution(name: str) -> None:
+    check_states(CIRCUITS[name], seed=12)
+
+
+def test_final_states_of_a_random_circuit_are_exact() -> None:
+    check_states(random_circuit(np.random.RandomState(5)), seed=5)
+
+
+@pytest.mark.parametrize("initial", [5, np.array([0.6, 0, 0, 0, 0, 0.8j, 0, 0], np.complex64)])
+def test_final_state_starts_at_the_initial_one(initial: Any) -> None:
+    order = (C, A, B)
+    circuit = cirq.Circuit(cirq.H(A), cirq.reset(A), cirq.CNOT(C, B), cirq.T(C), cirq.X(A))
+    found, expected = (
+        kind(seed=1).simulate(circuit, qubit_order=order, initial_state=initial)
+        for kind in (qfleet.cirq.Simulator, cirq.Simulator)
+    )
+    np.testing.assert_allclose(
+        np.outer(found.final_state_vector, found.final_state_vector.conj()),
+        np.outer(expected.final_state_vector, expected.final_state_vector.conj()),
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("permit", [False, True])
+def test_values_are_those_of_a_final_state(permit: bool) -> None:
+    x = sympy.Symbol("x")
+    circuit = cirq.Circuit(
+        [cirq.H(A), cirq.measure(A, key="a"), cirq.X(B).with_classical_controls("a")],
+        [cirq.S(A), cirq.ry(x)(C), cirq.bit_flip(1.0)(C)],
+    )
+    if permit:
+        circuit += cirq.measure(B, key="b")
+    simulator = qfleet.cirq.Simulator(seed=3, dtype=np.complex128)
+    sums = [cirq.Z(A) * cirq.Z(B), cirq.Z(A), 2 * cirq.Z(C), cirq.Z(cirq.LineQubit(9))]
+    found = simulator.simulate_expectation_values_sweep(
+        circuit, sums, [{"x": 0.3}] * 9, permit_terminal_measurements=permit
+    )
+    signs = [values[1] for values in found]
+    np.testing.assert_allclose(np.abs(signs), 1, atol=1e-12)
+    assert np.abs(np.sum(signs)) < 9
+    for values in found:
+        np.testing.assert_allclose(values[::2], [1, -2 * np.cos(0.3)], atol=1e-12)
+        assert values[3] == pytest.approx(1)
+    if permit:
+        with pytest.raises(ValueError, match="terminal"):
+            simulator.simulate_expectation_values(circuit, sums, {"x": 0.3})
+
+
+def test_noise_acts_on_a_final_state() -> None:
+    circuit = cirq.Circuit(cirq.H(A), cirq.X(A), cirq.CNOT(A, B))
+    found = qfleet.cirq.Simulator(noise=cirq.ConstantQubitNoiseModel(cirq.Z)).simulate(circuit)
+    exact = cirq.Simulator(noise=cirq.ConstantQubitNoiseModel(cirq.Z)).simulate(circuit)
+    assert abs(np.vdot(found.final_state_vector, exact.final_state_vector)) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("seed", range(8))

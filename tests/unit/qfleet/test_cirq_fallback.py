@@ -47,15 +47,13 @@ SAMPLED = [  # by Cirq
         "other than cirq.measure",
     ),
 ]
-REASONS = [
-    (TELEPORT, "controlled by a measurement"),
-    (cirq.Circuit(cirq.H(A), cirq.measure(A, key="m"), cirq.X(A)), "follows a measurement"),
-    (cirq.Circuit(cirq.measure(A, B, key="a"), cirq.measure(B, key="b")), "follows a measurement"),
-    (cirq.Circuit(cirq.depolarize(0.1)(A), cirq.measure(A)), "moment 0 .* is noise or a reset"),
-    (cirq.Circuit(cirq.X(A), cirq.reset(A), cirq.measure(A)), "moment 1 .* is noise or a reset"),
-    (cirq.Circuit(cirq.XPowGate(dimension=3)(QUTRIT), cirq.measure(QUTRIT)), "qudits"),
-    (cirq.Circuit(cirq.measure_single_paulistring(cirq.Z(A) * cirq.X(B))), "cirq.measure"),
-    (cirq.Circuit(LOOP), "can't be unrolled"),
+DYNAMIC = [
+    TELEPORT,
+    cirq.Circuit(cirq.H(A), cirq.measure(A, key="m"), cirq.X(A)),
+    cirq.Circuit(cirq.measure(A, B, key="a"), cirq.measure(B, key="b")),
+    cirq.Circuit(cirq.depolarize(0.1)(A), cirq.measure(A)),
+    cirq.Circuit(cirq.X(A), cirq.reset(A), cirq.measure(A)),
+    cirq.Circuit(cirq.measure_single_paulistring(cirq.Z(A) * cirq.X(B))),
 ]
 
 
@@ -68,7 +66,7 @@ def test_circuit_without_a_form_is_sampled_by_cirq(circuit: cirq.Circuit, reason
     assert found == cirq.Simulator(seed=5).run(circuit, values, 50)
 
 
-@pytest.mark.parametrize(("circuit", "reason"), REASONS)
+@pytest.mark.parametrize(("circuit", "reason"), SAMPLED)
 def test_circuit_without_a_form_is_simulated_by_cirq(circuit: cirq.Circuit, reason: str) -> None:
     simulator = qfleet.cirq.Simulator(seed=5)
     with pytest.warns(qfleet.cirq.FallbackWarning, match=reason):
@@ -99,7 +97,7 @@ def test_warning_is_given_once_for_a_reason() -> None:
     simulator.run(circuit)  # a warning is an error here
 
 
-@pytest.mark.parametrize("circuit", [REASONS[1][0], REASONS[3][0], REASONS[5][0]])
+@pytest.mark.parametrize("circuit", [DYNAMIC[1], DYNAMIC[3], SAMPLED[0][0]])
 def test_gradients_without_a_form_are_refused(circuit: cirq.Circuit) -> None:
     with pytest.raises(CircuitError):
         qfleet.cirq.Simulator().simulate_expectation_gradients(
@@ -115,6 +113,7 @@ def test_gradients_without_a_form_are_refused(circuit: cirq.Circuit) -> None:
         cirq.Circuit(cirq.CircuitOperation(cirq.FrozenCircuit(cirq.H(A)), repetitions=3)),
         cirq.Circuit(cirq.ControlledGate(cirq.Y**0.3)(A, B), cirq.global_phase_operation(1j)),
         cirq.Circuit(cirq.qft(A, B, C), cirq.MatrixGate(np.eye(2))(A), cirq.wait(B)),
+        *DYNAMIC,
     ],
 )
 def test_circuit_of_the_engine_gives_no_warning(circuit: cirq.Circuit) -> None:
@@ -123,17 +122,16 @@ def test_circuit_of_the_engine_gives_no_warning(circuit: cirq.Circuit) -> None:
         qfleet.cirq.Simulator().simulate(circuit, {"x": 0.3})
 
 
-@pytest.mark.parametrize(
-    "noise", [cirq.depolarize(0.2), cirq.X, cirq.ConstantQubitNoiseModel(cirq.Z)]
-)
-def test_noisy_state_is_simulated_by_cirq(noise: Any) -> None:
-    circuit = cirq.Circuit(cirq.H(A), cirq.CNOT(A, B))
-    simulator = qfleet.cirq.Simulator(noise=noise, seed=3)
-    with pytest.warns(qfleet.cirq.FallbackWarning, match="noise is set"):
-        found = simulator.simulate(circuit)
-    expected = cirq.Simulator(noise=noise, seed=3).simulate(circuit)
-    np.testing.assert_array_equal(found.final_state_vector, expected.final_state_vector)
-    assert simulator.noise == cirq.NoiseModel.from_noise_model_like(noise)
+def test_simulation_state_is_simulated_by_cirq() -> None:
+    start = cirq.StateVectorSimulationState(qubits=[A], initial_state=1, dtype=np.complex64)
+    with pytest.warns(qfleet.cirq.FallbackWarning, match="is a simulation state"):
+        found = qfleet.cirq.Simulator().simulate(cirq.Circuit(cirq.X(A)), initial_state=start)
+    np.testing.assert_array_equal(found.final_state_vector, [1, 0])
+
+
+def test_noise_model_is_kept() -> None:
+    noise = cirq.ConstantQubitNoiseModel(cirq.Z)
+    assert qfleet.cirq.Simulator(noise=noise).noise == noise
 
 
 @pytest.mark.parametrize("noise", [cirq.depolarize(0.2, n_qubits=2), "depolarize", 0.1])
