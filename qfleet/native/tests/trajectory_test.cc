@@ -73,7 +73,8 @@ void CheckMeasurements(const Kernels<T>& kernels, int64_t qubits, int64_t a, int
     Batch batch = {&exponent, nullptr, 1, threads, RunOnThreads(threads)};
     std::vector<uint8_t> records(count);
     std::vector<int64_t> samples(count);
-    engine.Measure(batch, order.data(), count, 7, records.data(), samples.data());
+    ExactBuffer<T> states(count * 2 << qubits);
+    engine.Measure(batch, order.data(), count, 7, {records.data(), samples.data(), states.data()});
     if (threads == 1) first = records;
     CHECK(records == first, context + ", another number of threads");
     int64_t ones = 0;
@@ -81,6 +82,9 @@ void CheckMeasurements(const Kernels<T>& kernels, int64_t qubits, int64_t a, int
       ones += records[i];
       const int64_t expected = records[i] ? int64_t{1} << a | int64_t{1} << b : 0;
       CHECK(samples[i] == expected, context + ", the end of a run");
+      const T* amplitude = states.data() + 2 * ((i << qubits) + expected);
+      CHECK(std::abs(std::hypot(amplitude[0], amplitude[1]) - 1) < 1e-5,
+            context + ", the state at the end of a run");
     }
     const double probability = std::pow(std::sin(std::acos(-1.0) * exponent / 2), 2);
     const double deviation = std::sqrt(count * probability * (1 - probability));
