@@ -209,6 +209,17 @@ class AnyProgram(abc.ABC):
             angles: [n, inputs] examples, for work that equal ones share.
         """
 
+    def step_operations(self, dtype: str) -> float | None:
+        """Return the floating-point operations of both passes of an example, for a prediction.
+
+        Args:
+            dtype: Of the states, "complex64" or "complex128".
+
+        Returns:
+            None if steps of this kind are not predicted.
+        """
+        return None
+
     @property
     def key(self) -> Hashable:
         """A value that is equal for programs of equal cost."""

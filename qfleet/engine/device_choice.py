@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from qfleet.compiler.any_program import AnyProgram
-from qfleet.compiler.state.cost import pass_costs
-from qfleet.compiler.state.program import Program
 from qfleet.engine import devices, gpus, library
 from qfleet.engine.device_times import cpu_seconds, gpu_seconds
 from qfleet.engine.devices import CPU, Device
@@ -75,11 +73,9 @@ def choose(wanted: Device, program: AnyProgram, dtype: str, threads: int | None 
         return CPU
     if wanted.kind != "auto":
         return wanted
-    if not isinstance(program, Program) or not gpus.may_use_gpu():
+    operations = program.step_operations(dtype) if gpus.may_use_gpu() else None
+    if operations is None:
         return CPU
-    plan, prefix = program.plan_blocks(dtype)
-    forward, backward = pass_costs(plan, prefix, _BYTES[dtype], frozenset(program.inputs))
-    operations = forward.operations + backward.operations
     step = _step.get() or ExpectedStep()
     return choose_by(wanted, len(program.qubits), operations, step, dtype, threads)
 

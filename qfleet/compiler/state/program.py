@@ -22,7 +22,7 @@ from qfleet.compiler.circuit.observables import PauliTerms
 from qfleet.compiler.circuit.symbols import check_factor_symbols, check_symbols
 from qfleet.compiler.state import cache_blocking, heisenberg, kernel_fusion
 from qfleet.compiler.state.cache_blocking import BlockingPlan
-from qfleet.compiler.state.cost import tile_work
+from qfleet.compiler.state.cost import pass_costs, tile_work
 from qfleet.compiler.state.initial_state import (
     check_all_listed,
     checked_initial_state,
@@ -117,6 +117,13 @@ class Program(AnyProgram):
             from_zero=self.initial is None and not self.takes_states,
         )
         return plan, prefix
+
+    def step_operations(self, dtype: str) -> float:
+        """Return the floating-point operations of both passes of an example."""
+        plan, prefix = self.plan_blocks(dtype)
+        size = np.dtype(dtype).itemsize
+        forward, backward = pass_costs(plan, prefix, size, frozenset(self.inputs))
+        return forward.operations + backward.operations
 
     def require_memory(self, machine: "Machine", states: int, processes: int = 1) -> None:
         """Check that states fit into the free memory; see `AnyProgram`."""

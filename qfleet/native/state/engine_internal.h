@@ -18,7 +18,7 @@ namespace qfleet {
 
 // Buffers up to this size are pooled for the next call.
 constexpr int64_t kMaxPooledBytes = int64_t{128} << 20;
-// Sums of up to so many tiles are pooled.
+// The sums of at most this many tiles are pooled.
 constexpr int64_t kMaxPooledTiles = 1024;
 // Buffers of this size and more ask for huge pages.
 constexpr int64_t kHugePageThresholdBytes = int64_t{4} << 20;
