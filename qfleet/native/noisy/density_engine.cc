@@ -222,7 +222,7 @@ void DensityEngine<T>::AddGradients(const Tile& tile, int64_t b, const T* lambda
       *tile.parallel, columns, entries, [&](int64_t range, int64_t first, int64_t end) {
         kernels_.density_correlate(view, lambda, before, first, end, &found[range * width]);
       });
-  for (size_t at = width; at < found.size(); ++at) found[at % width] += found[at];
+  AddRanges(width, &found);
   if (!block.per_example) {
     for (int64_t at = 0; at < width; ++at) sums->derivatives[b][at / view.samples] += found[at];
     return;

@@ -248,8 +248,7 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
           kernels_.backward(window, block_kernels.data(), states.psi, states.lambda, chunk, buffer,
                             &sums[range * width], samples);
     });
-    for (size_t from = width; from < sums.size(); from += width)
-      for (int64_t i = 0; i < width; ++i) sums[i] += sums[from + i];
+    AddRanges(width, &sums);
     WindowGradients(call, tile, window, block_kernels, sums.data(), want_per_example, sequence_sums,
                     shared_gradients, per_example_gradients);
   }

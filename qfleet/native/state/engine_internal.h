@@ -101,6 +101,12 @@ void ForEachRange(const Parallel& parallel, int64_t count, int64_t cost, const R
   });
 }
 
+// Adds the sums of later ranges to those of the first, each of `width` numbers, in their order.
+inline void AddRanges(int64_t width, std::vector<double>* sums) {
+  for (size_t from = width; from < sums->size(); from += width)
+    for (int64_t i = 0; i < width; ++i) (*sums)[i] += (*sums)[from + i];
+}
+
 template <class T>
 template <class Job>
 void StateVectorEngine<T>::ForEachTile(const Call& call, const Job& job) {

@@ -69,7 +69,7 @@ void StateVectorEngine<T>::Reduce(const ReducedCall& reduced, const Parallel& pa
                  }
                  ReleaseBuffer(std::move(unit));
                });
-  for (size_t at = width; at < sums.size(); ++at) sums[at % width] += sums[at];
+  AddRanges(width, &sums);
   for (int64_t i = 0; i < width; ++i)  // the other lanes stay 0
     density[i / samples * reduced.lanes + i % samples] = static_cast<T>(sums[i]);
 }

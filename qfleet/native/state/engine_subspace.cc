@@ -105,7 +105,7 @@ std::vector<double> StateVectorEngine<T>::GramMatrices(const Call& call, int64_t
             }
         ReleaseBuffer(std::move(image));
       });
-  for (size_t at = width; at < sums.size(); ++at) sums[at % width] += sums[at];
+  AddRanges(width, &sums);
   sums.resize(width);
   return sums;
 }
