@@ -6,7 +6,6 @@ from numpy.typing import ArrayLike
 from qfleet.argument_checks import flag
 from qfleet.engine.gradients import Gradients, Residuals
 from qfleet.engine.prepared_circuit import PreparedCircuit
-from qfleet.engine.program_handle import InitialStates
 from qfleet.errors import ArgumentError
 
 
@@ -105,7 +104,12 @@ class ExpectationMethods(PreparedCircuit):
         input_gradients = flag(input_gradients, "input_gradients")
         point = self._point(inputs, parameters, initial_states)
         exponents = self.symbols(*point.symbols)
-        values, residuals = self._forward(exponents, input_gradients, point.initial())
+        values, kept = self.program.forward(
+            *exponents,
+            allow_subspace=self._allow_subspace(input_gradients),
+            initial=point.initial(),
+        )
+        residuals = Residuals(kept, input_gradients, exponents, self.program, point.initial_states)
         return point.result(values), residuals
 
     def vjp(
@@ -165,9 +169,14 @@ class ExpectationMethods(PreparedCircuit):
                 "residuals belong to another circuit, other inputs or other parameters: call"
                 " forward() of this circuit with the inputs and parameters of vjp()"
             )
-        changes = self._exponent_gradients(
-            *(exponents, weights, residuals, input_gradients, initial),
-            overwrite=overwrite_residuals,
+        changes = self.program.gradient(
+            *exponents,
+            weights,
+            kept=residuals.kept if residuals.kept.size else None,
+            overwrite_kept=overwrite_residuals,
+            per_example_gradients=input_gradients or self.symbols.mixed,
+            allow_subspace=self._allow_subspace(residuals.input_gradients),
+            initial=initial,
         )
         return self._gradients(point, changes, input_gradients, initial)
 
@@ -211,39 +220,6 @@ class ExpectationMethods(PreparedCircuit):
             more = self.symbols.second_pullback(*point.symbols, *tangents, first[0], first[1])
             by_inputs, by_parameters = by_inputs + more[0], by_parameters + more[1]
         return point.result(values), Gradients(point.result(by_inputs), by_parameters)
-
-    def _forward(
-        self,
-        exponents: tuple[np.ndarray, np.ndarray],
-        input_gradients: bool,
-        initial: InitialStates | None,
-    ) -> tuple[np.ndarray, Residuals]:
-        values, kept = self.program.forward(
-            *exponents, allow_subspace=self._allow_subspace(input_gradients), initial=initial
-        )
-        states = None if initial is None else initial.states
-        return values, Residuals(kept, input_gradients, exponents, self.program, states)
-
-    def _exponent_gradients(
-        self,
-        exponents: tuple[np.ndarray, np.ndarray],
-        weights: np.ndarray,
-        residuals: Residuals,
-        input_gradients: bool,
-        initial: InitialStates | None,
-        *,
-        overwrite: bool,
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the gradients by the exponents."""
-        return self.program.gradient(
-            *exponents,
-            weights,
-            kept=residuals.kept if residuals.kept.size else None,
-            overwrite_kept=overwrite,
-            per_example_gradients=input_gradients or self.symbols.mixed,
-            allow_subspace=self._allow_subspace(residuals.input_gradients),
-            initial=initial,
-        )
 
     def _allow_subspace(self, input_gradients: bool) -> bool:
         """Return True if no gradients by per-example exponents are needed."""
