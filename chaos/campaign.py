@@ -199,7 +199,7 @@ class Campaign:
 def watch(job: Job, schedule: Schedule, place: Place) -> JobResult:
     """Apply the faults of a schedule to a job, and observe it until its end.
 
-    A fault whose target does not exist yet happens as soon as it does.
+    A fault whose target does not exist yet happens as soon as it does, and later ones wait for it.
     """
     result = JobResult(schedule)
     observer = _Observer(result)
