@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -102,6 +103,8 @@ def require_ready(root: Path) -> str:
 def build(version: str, platforms: Sequence[str], folder: Path) -> Path:
     """Build and check the wheels, and write sbom.cdx.json and SHA256SUMS next to them.
 
+    The folder appears when it is complete: what fails leaves nothing behind.
+
     Raises:
         ReleaseError: A platform is unknown, or a wheel's description is rejected.
     """
@@ -110,7 +113,16 @@ def build(version: str, platforms: Sequence[str], folder: Path) -> Path:
             raise ReleaseError(f"{name} is not a platform: {', '.join(PLATFORMS)}")
     if folder.exists():
         raise ReleaseError(f"{folder} exists: delete it")
-    folder.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{version}-") as part:
+        complete = Path(part) / version
+        complete.mkdir()
+        _build_into(complete, version, platforms)
+        complete.rename(folder)
+    return folder
+
+
+def _build_into(folder: Path, version: str, platforms: Sequence[str]) -> None:
     own = [wheel.build(wheel.PLATFORMS[name], folder) for name in platforms if name != wheel.CUDA]
     extra = [cuda_wheel.build_wheel(folder)] if wheel.CUDA in platforms else []
     wheels = [*own, *extra]
@@ -122,7 +134,6 @@ def build(version: str, platforms: Sequence[str], folder: Path) -> Path:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     sums = "".join(f"{_sha256(path)}  {path.name}\n" for path in files)
     (folder / "SHA256SUMS").write_text(sums, encoding="utf-8")
-    return folder
 
 
 def sbom(version: str, wheels: Sequence[Path]) -> Mapping[str, object]:

@@ -94,3 +94,16 @@ def test_existing_release_is_not_overwritten(tmp_path: Path) -> None:
         release.build("0.6.0", ["linux-x86_64"], tmp_path)
     with pytest.raises(ReleaseError, match="is not a platform"):
         release.build("0.6.0", ["windows"], tmp_path / "new")
+
+
+def test_failed_release_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_late(_platform: object, out: Path) -> Path:
+        (out / "part.whl").write_bytes(b"half")
+        raise SystemExit("the compiler failed")
+
+    monkeypatch.setattr(release.wheel, "build", fail_late)
+    with pytest.raises(SystemExit, match="compiler"):
+        release.build("0.6.0", ["linux-x86_64"], tmp_path / "0.6.0")
+    assert not list(tmp_path.iterdir())
