@@ -323,7 +323,7 @@ cluster-down: ## remove that cluster with all its processes, mounts, interfaces 
 	@$(no_settings)exec tests/e2e/cluster/down.sh
 
 .PHONY: infra-up infra-down
-infra-up: ## create the Google Cloud resources (docs/gke.md); DRY_RUN=1 prints commands and hourly cost
+infra-up: ## create the Google Cloud resources (docs/kubernetes.md#google-cloud); DRY_RUN=1 prints commands and hourly cost
 	@exec infra/up.sh $(settings)
 
 infra-down: ## delete the resources of infra-up after confirmation
