@@ -174,11 +174,13 @@ def _check_shape(
     array: np.ndarray, shape: tuple[int | str, ...], argument: str, because: str
 ) -> None:
     sizes = array.shape
-    if len(sizes) != len(shape) or any(
-        wanted != size and not isinstance(wanted, str)
-        for wanted, size in zip(shape, sizes, strict=True)
-    ):
-        wanted = ", ".join(map(str, shape))
-        raise ArgumentError(
-            f"{argument} has shape {list(sizes)}: pass an array [{wanted}], because {because}"
-        )
+    if len(sizes) == len(shape):
+        for wanted, size in zip(shape, sizes, strict=True):
+            if wanted != size and not isinstance(wanted, str):
+                break
+        else:
+            return
+    expected = ", ".join(map(str, shape))
+    raise ArgumentError(
+        f"{argument} has shape {list(sizes)}: pass an array [{expected}], because {because}"
+    )

@@ -69,19 +69,20 @@ class ExponentMap:
         self._targets = np.array([entry[0] for entry in entries], np.intp)
         self._symbols = np.array([entry[1] for entry in entries], np.intp)
         self._coefficients = np.array([entry[2] for entry in entries], np.float64)
-        self._affine_symbols = self._symbols[: self._affine_count]
         self._affine_coefficients = self._coefficients[: self._affine_count]
+        self._take_affine = _Take(self._symbols[: self._affine_count], len(names))
+        self._take_symbols = _Take(self._symbols, len(names))
+        self._take_targets = _Take(self._targets, len(wanted))
         self._sum_affine = _IndexSum(self._targets[: self._affine_count], len(wanted))
         self._sum_by_target = _IndexSum(self._targets, len(wanted))
         self._sum_by_symbol = _IndexSum(self._symbols, len(names))
-        every = np.arange(len(names))
+        self._has_offset = bool(self._offset.any())
         self._is_identity = (
             self.affine
-            and np.array_equal(self._targets, every)
-            and np.array_equal(self._symbols, every)
-            and len(wanted) == len(names)
+            and self._take_symbols.all_in_order
+            and self._take_targets.all_in_order
             and bool((self._coefficients == 1).all())
-            and not self._offset.any()
+            and not self._has_offset
         )
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
@@ -92,10 +93,9 @@ class ExponentMap:
         """
         if self._is_identity:
             return values
-        terms = values.take(self._affine_symbols, axis=-1)
-        terms *= self._affine_coefficients  # in place: memory for a batch is slow to get
-        exponents = self._sum_affine(terms)
-        exponents += self._offset
+        exponents = self._sum_affine(self._take_affine.scaled(values, self._affine_coefficients))
+        if self._has_offset:
+            exponents += self._offset
         for group in self._groups:
             results = group.evaluate(group.value, values)
             self._require_finite(group, results)
@@ -127,11 +127,11 @@ class ExponentMap:
 
     def push(self, derivatives: np.ndarray, tangents: np.ndarray) -> np.ndarray:
         """Return the exponents' tangents [..., G] for tangents [..., V] of the values."""
-        return self._sum_by_target(tangents.take(self._symbols, axis=-1) * derivatives)
+        return self._sum_by_target(self._take_symbols.scaled(tangents, derivatives))
 
     def pull(self, derivatives: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return gradients [..., V] by the values, given gradients [..., G] by the exponents."""
-        return self._sum_by_symbol(gradients.take(self._targets, axis=-1) * derivatives)
+        return self._sum_by_symbol(self._take_targets.scaled(gradients, derivatives))
 
     def _require_finite(self, group: "_Group", results: np.ndarray) -> None:
         finite = np.isfinite(results)
@@ -142,6 +142,28 @@ class ExponentMap:
                 f" {results[~finite][0]} for these inputs and parameters: use values for which it"
                 " is finite"
             )
+
+
+class _Take:
+    """Values at indices of the last axis, which has `size` numbers.
+
+    Attributes:
+        all_in_order: True if the indices are 0 to size - 1: then nothing is moved.
+    """
+
+    def __init__(self, indices: np.ndarray, size: int) -> None:
+        self._indices = indices
+        self.all_in_order = np.array_equal(indices, np.arange(size))
+
+    def scaled(self, values: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Return values [..., size] at the indices times factors, as a new array [..., M]."""
+        if self.all_in_order:
+            return values * factors
+        taken = values.take(self._indices, axis=-1)
+        if factors.ndim > taken.ndim:
+            return taken * factors
+        taken *= factors  # in place: memory for a batch is slow to get
+        return taken
 
 
 class _IndexSum:

@@ -37,6 +37,18 @@ struct BlockKernels : VectorTypes<T> {
     return group;
   }
 
+  // The block's bits of the group index.
+  template <int ROWS>
+  static int64_t BlockBits(const BlockKernel& kernel) {
+    return (ROWS > 1 ? int64_t{1} << kernel.low : 0) | (ROWS > 2 ? int64_t{1} << kernel.high : 0);
+  }
+
+  // The first group of the next tuple. Few instructions: others than multiply-adds take their
+  // place in the processor, too.
+  static int64_t NextGroup(int64_t block_bits, int64_t first) {
+    return ((first | block_bits) + 1) & ~block_bits;
+  }
+
   // The inputs of a tuple: each group, in each order of its lanes.
   template <int ROWS, int COLS>
   struct Inputs {
@@ -61,14 +73,15 @@ struct BlockKernels : VectorTypes<T> {
   // Several tuples at once, so that each matrix entry is loaded once for all.
   template <int ROWS, int COLS, int TUPLES, bool ADD>
   __attribute__((always_inline)) static void ApplyTuples(const BlockKernel& kernel, const V* u,
-                                                         const V* in, V* out, int64_t tuple,
-                                                         const I* lane_order) {
+                                                         const V* in, V* out, int64_t block_bits,
+                                                         int64_t* group, const I* lane_order) {
     if constexpr (!ADD) in = out;  // lets the compiler share their addresses
     int64_t first[TUPLES];
     V xr[TUPLES][COLS], xi[TUPLES][COLS];
 #pragma GCC unroll 4
     for (int n = 0; n < TUPLES; ++n) {
-      first[n] = FirstGroup<ROWS>(kernel, tuple + n);
+      first[n] = *group;
+      *group = NextGroup(block_bits, *group);
       const Inputs<ROWS, COLS> x(kernel, in, first[n], lane_order);
 #pragma GCC unroll 4
       for (int j = 0; j < COLS; ++j) {
@@ -109,11 +122,12 @@ struct BlockKernels : VectorTypes<T> {
   static void ApplyDense(const BlockKernel& kernel, const void* matrix, const V* in, V* out,
                          int64_t from, int64_t to, const I* lane_order) {
     const V* u = static_cast<const V*>(matrix);
-    int64_t tuple = from;
+    const int64_t bits = BlockBits<ROWS>(kernel);
+    int64_t tuple = from, group = FirstGroup<ROWS>(kernel, from);
     for (; tuple + kTuplesAtOnce <= to; tuple += kTuplesAtOnce)
-      ApplyTuples<ROWS, COLS, kTuplesAtOnce, ADD>(kernel, u, in, out, tuple, lane_order);
+      ApplyTuples<ROWS, COLS, kTuplesAtOnce, ADD>(kernel, u, in, out, bits, &group, lane_order);
     for (; tuple < to; ++tuple)
-      ApplyTuples<ROWS, COLS, 1, ADD>(kernel, u, in, out, tuple, lane_order);
+      ApplyTuples<ROWS, COLS, 1, ADD>(kernel, u, in, out, bits, &group, lane_order);
   }
 
   // Input j of the tuple at `base`: a group, in one order of its lanes.
@@ -136,9 +150,11 @@ struct BlockKernels : VectorTypes<T> {
                       const I* lane_order) {
     constexpr int kPatterns = COLS / ROWS;
     const int first = kernel.active_row[0], d = kernel.input[0][0] % kPatterns;
+    const int64_t bits = BlockBits<ROWS>(kernel);
+    int64_t group = FirstGroup<ROWS>(kernel, from);
     if (kernel.active_rows == 1 && kernel.terms[0] == 1) {  // within one group
-      for (int64_t tuple = from; tuple < to; ++tuple) {
-        V* at = state + 2 * (FirstGroup<ROWS>(kernel, tuple) + kernel.offset[first]);
+      for (int64_t tuple = from; tuple < to; ++tuple, group = NextGroup(bits, group)) {
+        V* at = state + 2 * (group + kernel.offset[first]);
         at[0] = Shuffle(at[0], lane_order[d]);
         at[1] = Shuffle(at[1], lane_order[d]);
       }
@@ -155,8 +171,8 @@ struct BlockKernels : VectorTypes<T> {
     const I swap_mask =
         u[2 * (first * COLS + second * kPatterns)] > T(0.5);  // entries are 0 or 1, up to rounding
     const bool all_lanes = kernel.terms[0] == 1 && kernel.input[0][0] == second * kPatterns;
-    for (int64_t tuple = from; tuple < to; ++tuple) {
-      V* base = state + 2 * FirstGroup<ROWS>(kernel, tuple);
+    for (int64_t tuple = from; tuple < to; ++tuple, group = NextGroup(bits, group)) {
+      V* base = state + 2 * group;
       V *x = base + 2 * kernel.offset[first], *y = base + 2 * kernel.offset[second];
       const V xr = x[0], xi = x[1], yr = y[0], yi = y[1];
       x[0] = all_lanes ? yr : (swap_mask ? yr : xr);
@@ -174,8 +190,9 @@ struct BlockKernels : VectorTypes<T> {
     const V* u = static_cast<const V*>(matrix);
     if (!ADD && kernel.is_permutation && Permute<ROWS, COLS>(kernel, u, out, from, to, lane_order))
       return;
-    for (int64_t tuple = from; tuple < to; ++tuple) {
-      const int64_t first = FirstGroup<ROWS>(kernel, tuple);
+    const int64_t bits = BlockBits<ROWS>(kernel);
+    int64_t first = FirstGroup<ROWS>(kernel, from);
+    for (int64_t tuple = from; tuple < to; ++tuple, first = NextGroup(bits, first)) {
       V rows[ROWS][2];
       for (int i = 0; i < kernel.active_rows; ++i) {
         const int r = kernel.active_row[i];
@@ -224,6 +241,7 @@ struct BlockKernels : VectorTypes<T> {
   static void DenseGradient(const BlockKernel& kernel, const V* psi, const V* lambda, int64_t from,
                             int64_t to, const I* lane_order, V* gradients) {
     constexpr int kRows = ROWS < kRowsAtOnce ? ROWS : kRowsAtOnce;
+    const int64_t bits = BlockBits<ROWS>(kernel);
     for (int r0 = 0; r0 < ROWS; r0 += kRows) {
       V re[kRows][COLS], im[kRows][COLS];
 #pragma GCC unroll 4
@@ -233,8 +251,8 @@ struct BlockKernels : VectorTypes<T> {
           re[r][j] = gradients[2 * ((r0 + r) * COLS + j)];
           im[r][j] = gradients[2 * ((r0 + r) * COLS + j) + 1];
         }
-      for (int64_t tuple = from; tuple < to; ++tuple) {
-        const int64_t first = FirstGroup<ROWS>(kernel, tuple);
+      int64_t first = FirstGroup<ROWS>(kernel, from);
+      for (int64_t tuple = from; tuple < to; ++tuple, first = NextGroup(bits, first)) {
         const Inputs<ROWS, COLS> in(kernel, psi, first, lane_order);
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
@@ -262,13 +280,14 @@ struct BlockKernels : VectorTypes<T> {
   template <int ROWS, int COLS>
   static void SparseGradient(const BlockKernel& kernel, const V* psi, const V* lambda, int64_t from,
                              int64_t to, const I* lane_order, V* gradients) {
+    const int64_t bits = BlockBits<ROWS>(kernel);
     for (int i = 0; i < kernel.active_rows; ++i) {
       const int r = kernel.active_row[i];
       for (int term = 0; term < kernel.gradient_terms[i]; ++term) {
         const int j = kernel.gradient_input[i][term];
         V re = gradients[2 * (r * COLS + j)], im = gradients[2 * (r * COLS + j) + 1];
-        for (int64_t tuple = from; tuple < to; ++tuple) {
-          const int64_t first = FirstGroup<ROWS>(kernel, tuple);
+        int64_t first = FirstGroup<ROWS>(kernel, from);
+        for (int64_t tuple = from; tuple < to; ++tuple, first = NextGroup(bits, first)) {
           V xr, xi;
           Input<ROWS, COLS>(kernel, psi + 2 * first, j, lane_order, &xr, &xi);
           const V* l = lambda + 2 * (first + kernel.offset[r]);
@@ -290,17 +309,44 @@ struct BlockKernels : VectorTypes<T> {
       DenseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
   }
 
-  static double SumOfLanes(const T* from) {
-    using Doubles = VectorTypes<double>;
+  using Doubles = VectorTypes<double>;
+
+  // The sums of the lanes of as many vectors as there are lanes of double. Two vectors become one
+  // that holds sums of either in every other lane, and so on.
+  static typename Doubles::V SumsOfLanes(const V* from) {
     typedef T Part __attribute__((vector_size(Doubles::kLanes * sizeof(T)), may_alias));
-    typename Doubles::V sum = {};
-    for (int lane = 0; lane < kLanes; lane += Doubles::kLanes)
-      sum +=
-          __builtin_convertvector(*reinterpret_cast<const Part*>(from + lane), typename Doubles::V);
+    typename Doubles::V sums[Doubles::kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < Doubles::kLanes; ++i) {
+      const Part* parts = reinterpret_cast<const Part*>(from + i);
+      sums[i] = __builtin_convertvector(parts[0], typename Doubles::V);
+      if constexpr (sizeof(T) < sizeof(double))
+        sums[i] += __builtin_convertvector(parts[1], typename Doubles::V);
+    }
+    typename Doubles::I lanes;
+    for (int lane = 0; lane < Doubles::kLanes; ++lane) lanes[lane] = lane;
 #pragma GCC unroll 4
-    for (int by = Doubles::kLanes / 2; by; by /= 2)
-      sum += Doubles::Shuffle(sum, Doubles::LaneXorIndices(by));
-    return sum[0];
+    for (int by = 1; by < Doubles::kLanes; by *= 2) {
+      const auto even = (lanes & by) == 0;
+#pragma GCC unroll 8
+      for (int i = 0; i < Doubles::kLanes / (2 * by); ++i) {
+        const typename Doubles::V a = sums[2 * i], b = sums[2 * i + 1];
+        sums[i] = (even ? a : b) + Doubles::Shuffle(even ? b : a, Doubles::LaneXorIndices(by));
+      }
+    }
+    return sums[0];
+  }
+
+  // Adds sums per lane of all samples to sums in double, where a row is the same in all lanes.
+  static void ReduceSamples(const BlockKernel& kernel, const V* gradients, double* sums) {
+    const int size = kernel.cols;
+    for (int at = 0; at < 2 * kernel.rows * size; at += Doubles::kLanes) {
+      const typename Doubles::V parts = SumsOfLanes(gradients + at);
+      for (int i = 0; i < Doubles::kLanes; ++i) {
+        const int entry = (at + i) / 2, r = entry / size, j = entry % size;
+        sums[2 * (kernel.col[j][0] * size + kernel.row[r][0]) + (at + i) % 2] += parts[i];
+      }
+    }
   }
 
   // Adds sums per lane to sums in double, per sample or of all.
@@ -308,16 +354,14 @@ struct BlockKernels : VectorTypes<T> {
                           int32_t samples) {
     const int size = kernel.cols;  // D
     const int32_t kept = kernel.per_example ? samples : 1;
+    if (samples == kLanes && kept == 1) return ReduceSamples(kernel, gradients, sums);
     for (int r = 0; r < kernel.rows; ++r)
       for (int j = 0; j < kernel.cols; ++j)
         for (int part = 0; part < 2; ++part) {
           const T* from = reinterpret_cast<const T*>(&gradients[2 * (r * kernel.cols + j) + part]);
           if (samples == kLanes) {
             double* to = sums + (2 * (kernel.col[j][0] * size + kernel.row[r][0]) + part) * kept;
-            if (kept == 1)
-              *to += SumOfLanes(from);
-            else
-              for (int lane = 0; lane < kLanes; ++lane) to[lane] += static_cast<double>(from[lane]);
+            for (int lane = 0; lane < kLanes; ++lane) to[lane] += static_cast<double>(from[lane]);
             continue;
           }
           for (int lane = 0; lane < kLanes; ++lane) {

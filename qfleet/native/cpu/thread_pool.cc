@@ -20,7 +20,7 @@ constexpr int64_t kHelperNanoseconds = 15000;
 constexpr int64_t kChunkNanoseconds = 5000;
 // Waiting threads spin for this long before they sleep. The parts of one call follow each other
 // within that time.
-constexpr std::chrono::microseconds kSpinTime(40);
+constexpr std::chrono::microseconds kSpinTime(100);
 constexpr int kChecksPerClock = 64;
 
 inline void Pause() {

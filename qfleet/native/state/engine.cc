@@ -211,12 +211,12 @@ template <class T>
 void StateVectorEngine<T>::Forward(const Call& call, int64_t tile, const Parallel& parallel, T* psi,
                                    T* dpsi) {
   const KernelPlan& plan = *call.plan;
-  std::vector<BlockKernel> block_kernels;
-  std::unique_ptr<Buffer> matrices = TileBlockKernels(call, tile, false, &block_kernels);
+  std::unique_ptr<TileBlocks> blocks = AcquireTileBlocks(call, tile, true);
   for (size_t w = 0; w < plan.windows.size(); ++w)
     if (plan.windows[w].first >= program_->prefix)
-      ApplyWindow(plan.windows[w], plan.chunks[w], block_kernels, parallel, psi, dpsi);
-  ReleaseBuffer(std::move(matrices));
+      ApplyWindow(plan.windows[w], plan.chunks[w], blocks->kernels, parallel, psi, dpsi);
+  if (call.with_inverses) blocks->tile = tile;
+  ReleaseTileBlocks(call, std::move(blocks));
 }
 
 template <class T>
@@ -228,8 +228,9 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
   const KernelPlan& plan = *call.plan;
   const Program& program = *program_;
   const int32_t samples = call.layout.samples;
-  std::vector<BlockKernel> block_kernels;
-  std::unique_ptr<Buffer> matrices = TileBlockKernels(call, tile, true, &block_kernels);
+  std::unique_ptr<TileBlocks> blocks = AcquireTileBlocks(call, tile, false);
+  const std::vector<BlockKernel>& block_kernels = blocks->kernels;
+  std::vector<double>& sums = blocks->sums;
   T* const all_states[] = {states.psi, states.dpsi, states.lambda, states.dlambda};
   for (size_t left = plan.windows.size(); left > 0; --left) {
     const Window& window = plan.windows[left - 1];
@@ -237,7 +238,7 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
     const int64_t chunks = plan.chunks[left - 1];
     const int64_t width = plan.sum_reals[left - 1] * (states.dpsi ? 2 : 1);
     const int64_t cost = window.count * (int64_t{16} << window.chunk_bits);
-    std::vector<double> sums(width * std::min(chunks, kMaxRanges));
+    sums.assign(width * std::min(chunks, kMaxRanges), 0);
     ForEachRange(parallel, chunks, cost, [&](int64_t range, int64_t from, int64_t to) {
       T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
       for (int64_t chunk = from; chunk < to; ++chunk)
@@ -252,7 +253,8 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
     WindowGradients(call, tile, window, block_kernels, sums.data(), want_per_example, sequence_sums,
                     shared_gradients, per_example_gradients);
   }
-  ReleaseBuffer(std::move(matrices));
+  blocks->tile = -1;
+  ReleaseTileBlocks(call, std::move(blocks));
 }
 
 template <class T>
@@ -299,6 +301,10 @@ void StateVectorEngine<T>::EndCall(Call* call) {
   if (call->prefix) ReleaseBuffer(std::move(call->prefix));
   ReleaseBuffer(std::move(call->matrices));
   if (call->inverses) ReleaseBuffer(std::move(call->inverses));
+  const std::lock_guard<std::mutex> lock(pool_mutex_);
+  for (std::unique_ptr<TileBlocks>& blocks : call->tile_blocks)
+    blocks_pool_.push_back(std::move(blocks));
+  call->tile_blocks.clear();
 }
 
 template <class T>

@@ -138,6 +138,7 @@ class StateVectorEngine {
  private:
   struct Buffer;
   struct TileSums;
+  struct TileBlocks;
   struct Call;
 
   // The states of the adjoint method, and their tangents for Hessian-vector products.
@@ -165,10 +166,12 @@ class StateVectorEngine {
   void PackMatrices(const Call& call, const std::vector<double>& values,
                     const std::vector<double>& tangents, int64_t samples, bool inverse, T* to,
                     int64_t tangent_offset, BlockKernel* kernel);
-  // Completes the call's block kernels with the per-example matrices of one tile, which the
-  // returned buffer holds.
-  std::unique_ptr<Buffer> TileBlockKernels(const Call& call, int64_t tile, bool inverse,
-                                           std::vector<BlockKernel>* block_kernels);
+  // The call's block kernels with the per-example matrices of one tile: for Forward if `forward`,
+  // and those for AdjointBackward if the call has it. Blocks that Forward keeps for a tile are
+  // returned to its AdjointBackward, which thus computes nothing.
+  std::unique_ptr<TileBlocks> AcquireTileBlocks(const Call& call, int64_t tile, bool forward);
+  void ReleaseTileBlocks(const Call& call, std::unique_ptr<TileBlocks> blocks);
+  void PrepareTileBlocks(const Call& call, int64_t tile, bool forward, TileBlocks* blocks);
 
   // Evolves one tile from its initial state, and its tangent from 0 unless it is null; tile -1 is
   // the prefix alone.
@@ -241,6 +244,7 @@ class StateVectorEngine {
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;
   std::vector<std::unique_ptr<TileSums>> sums_pool_;
+  std::vector<std::unique_ptr<TileBlocks>> blocks_pool_;
   std::unique_ptr<DeviceEngine> device_;
   std::once_flag heisenberg_once_;
   std::unique_ptr<HeisenbergEngine<T>> heisenberg_;

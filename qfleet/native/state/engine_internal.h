@@ -57,6 +57,16 @@ struct StateVectorEngine<T>::TileSums {
   std::vector<std::vector<double>> shared;
 };
 
+// The blocks of one tile, and the memory in which its matrices and sums are computed.
+template <class T>
+struct StateVectorEngine<T>::TileBlocks {
+  int64_t tile = -1;                 // whose inverses these are, for its AdjointBackward; -1: none
+  std::vector<BlockKernel> kernels;  // those of the call, with matrices for per-example blocks
+  std::unique_ptr<Buffer> matrices, inverses;
+  std::vector<double> values, tangents;  // of one block
+  std::vector<double> sums;              // of one window
+};
+
 // The state of one call of the engine.
 template <class T>
 struct StateVectorEngine<T>::Call {
@@ -67,6 +77,7 @@ struct StateVectorEngine<T>::Call {
   std::shared_ptr<const SharedMatrices> shared_matrices;
   std::vector<BlockKernel> block_kernels;  // with matrices for shared blocks
   std::unique_ptr<Buffer> matrices, inverses;
+  mutable std::vector<std::unique_ptr<TileBlocks>> tile_blocks;  // not in use; under pool_mutex_
   std::vector<T> initial;
   bool with_inverses = false;
   int mode = 0;                    // index of Block::needs_gradient

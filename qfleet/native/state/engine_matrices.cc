@@ -28,10 +28,10 @@ void StateVectorEngine<T>::PackMatrices(const Call& call, const std::vector<doub
                                         BlockKernel* kernel) {
   PackMatrix(*kernel, values.data(), samples, call.layout.samples, kernels_.lanes, inverse, to);
   (inverse ? kernel->inverse : kernel->matrix) = to;
-  if (tangents.empty()) return;
-  T* tangent = to + tangent_offset;
-  PackMatrix(*kernel, tangents.data(), samples, call.layout.samples, kernels_.lanes, inverse,
-             tangent);
+  T* tangent = tangents.empty() ? nullptr : to + tangent_offset;
+  if (tangent)
+    PackMatrix(*kernel, tangents.data(), samples, call.layout.samples, kernels_.lanes, inverse,
+               tangent);
   (inverse ? kernel->inverse_tangent : kernel->tangent) = tangent;
 }
 
@@ -80,33 +80,75 @@ void StateVectorEngine<T>::PrepareMatrices(Call* call) {
 }
 
 template <class T>
-std::unique_ptr<typename StateVectorEngine<T>::Buffer> StateVectorEngine<T>::TileBlockKernels(
-    const Call& call, int64_t tile, bool inverse, std::vector<BlockKernel>* block_kernels) {
-  const Program& program = *program_;
-  *block_kernels = call.block_kernels;
-  int64_t reals = 0;
-  for (size_t b = 0; b < program.blocks.size(); ++b)
-    if (program.blocks[b].per_example)
-      reals += 2 * kernels_.lanes * (*block_kernels)[b].rows * (*block_kernels)[b].cols;
-  std::unique_ptr<Buffer> matrices = AcquireBuffer(reals * (call.has_tangents() ? 2 : 1));
-  T* to = matrices->data;
-  std::vector<double> values, tangents;
-  for (size_t b = 0; b < program.blocks.size(); ++b) {
-    const Block& block = program.blocks[b];
-    BlockKernel& kernel = (*block_kernels)[b];
-    if (!block.per_example || (inverse && !kernel.needs_uncompute)) continue;
-    BlockMatrices(program, block, *call.shared_matrices, call.exponents(tile, program.per_example),
-                  call.layout.samples, &values, &tangents);
-    PackMatrices(call, values, tangents, call.layout.samples, inverse, to, reals, &kernel);
-    to += 2 * kernels_.lanes * kernel.rows * kernel.cols;
+std::unique_ptr<typename StateVectorEngine<T>::TileBlocks> StateVectorEngine<T>::AcquireTileBlocks(
+    const Call& call, int64_t tile, bool forward) {
+  std::unique_ptr<TileBlocks> blocks;
+  {
+    const std::lock_guard<std::mutex> lock(pool_mutex_);
+    const auto take = [&](int64_t of) {
+      for (std::unique_ptr<TileBlocks>& one : call.tile_blocks)
+        if (!blocks && one->tile == of) {
+          std::swap(one, call.tile_blocks.back());
+          blocks = std::move(call.tile_blocks.back());
+          call.tile_blocks.pop_back();
+          return true;
+        }
+      return false;
+    };
+    if (!forward && take(tile)) return blocks;
+    if (!take(-1) && !blocks_pool_.empty()) {
+      blocks = std::move(blocks_pool_.back());
+      blocks_pool_.pop_back();
+      blocks->kernels.clear();
+    }
   }
-  return matrices;
+  if (!blocks) blocks = std::make_unique<TileBlocks>();
+  if (blocks->kernels.empty()) blocks->kernels = call.block_kernels;
+  PrepareTileBlocks(call, tile, forward, blocks.get());
+  return blocks;
 }
 
-#define QFLEET_INSTANTIATE(T)                                                                    \
-  template void StateVectorEngine<T>::PrepareMatrices(Call*);                                    \
-  template std::unique_ptr<StateVectorEngine<T>::Buffer> StateVectorEngine<T>::TileBlockKernels( \
-      const Call&, int64_t, bool, std::vector<BlockKernel>*);
+template <class T>
+void StateVectorEngine<T>::ReleaseTileBlocks(const Call& call, std::unique_ptr<TileBlocks> blocks) {
+  const std::lock_guard<std::mutex> lock(pool_mutex_);
+  call.tile_blocks.push_back(std::move(blocks));
+}
+
+template <class T>
+void StateVectorEngine<T>::PrepareTileBlocks(const Call& call, int64_t tile, bool forward,
+                                             TileBlocks* blocks) {
+  const Program& program = *program_;
+  const int64_t reals = call.plan->tile_matrix_reals;
+  const auto require = [&](std::unique_ptr<Buffer>* buffer) {
+    const int64_t wanted = reals * (call.has_tangents() ? 2 : 1);
+    if (*buffer && (*buffer)->reals >= wanted) return (*buffer)->data;
+    *buffer = std::make_unique<Buffer>(wanted);
+    return (*buffer)->data;
+  };
+  T* to = forward ? require(&blocks->matrices) : nullptr;
+  T* inverse_to = call.with_inverses ? require(&blocks->inverses) : nullptr;
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    const Block& block = program.blocks[b];
+    BlockKernel& kernel = blocks->kernels[b];
+    const bool backward = call.with_inverses && kernel.needs_uncompute;
+    if (!block.per_example || (!forward && !backward)) continue;
+    BlockMatrices(program, block, *call.shared_matrices, call.exponents(tile, program.per_example),
+                  call.layout.samples, &blocks->values, &blocks->tangents);
+    const auto pack = [&](bool inverse, T** at) {
+      PackMatrices(call, blocks->values, blocks->tangents, call.layout.samples, inverse, *at, reals,
+                   &kernel);
+      *at += 2 * kernels_.lanes * kernel.rows * kernel.cols;
+    };
+    if (forward) pack(false, &to);
+    if (backward) pack(true, &inverse_to);
+  }
+}
+
+#define QFLEET_INSTANTIATE(T)                                          \
+  template void StateVectorEngine<T>::PrepareMatrices(Call*);          \
+  template std::unique_ptr<StateVectorEngine<T>::TileBlocks>           \
+  StateVectorEngine<T>::AcquireTileBlocks(const Call&, int64_t, bool); \
+  template void StateVectorEngine<T>::ReleaseTileBlocks(const Call&, std::unique_ptr<TileBlocks>);
 QFLEET_INSTANTIATE(float)
 QFLEET_INSTANTIATE(double)
 

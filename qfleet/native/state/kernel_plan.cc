@@ -213,7 +213,9 @@ KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int3
       SetSparsity(block, lanes, &kernel);
       plan.block_kernels.push_back(kernel);
       plan.matrix_offset.push_back(plan.matrix_reals);
-      plan.matrix_reals += 2 * kernel.rows * kernel.cols * lanes;
+      const int64_t reals = 2 * kernel.rows * kernel.cols * lanes;
+      plan.matrix_reals += reals;
+      if (block.per_example) plan.tile_matrix_reals += reals;
     }
     plan.sum_reals.push_back(sums);
   }

@@ -20,6 +20,7 @@ struct KernelPlan {
   std::vector<std::vector<int64_t>> segments, z;
   std::vector<std::vector<int32_t>> outside, ys;
   int64_t matrix_reals = 0;            // of all matrices together
+  int64_t tile_matrix_reals = 0;       // of those of per-example blocks
   std::vector<int64_t> matrix_offset;  // per block, in reals
   std::vector<int64_t> sum_reals;      // per window, of the gradient sums of its blocks
 };
