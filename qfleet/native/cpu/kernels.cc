@@ -9,6 +9,7 @@
 #include "cpu/contraction_kernels.h"
 #include "cpu/density_kernels.h"
 #include "cpu/matrix_kernels.h"
+#include "cpu/packing_kernels.h"
 #include "cpu/pauli_kernels.h"
 #include "cpu/pulse_kernels.h"
 #include "cpu/reduced_kernels.h"
@@ -146,12 +147,14 @@ struct ChunkKernels : VectorTypes<T> {
 };
 
 template <class T>
-constexpr Kernels<T> kTable = {
-    ChunkKernels<T>::kLanes,         ChunkKernels<T>::Forward,         ChunkKernels<T>::Backward,
-    ChunkKernels<T>::ForwardTangent, ChunkKernels<T>::BackwardTangent, ChunkKernels<T>::Initialize,
-    PauliKernels<T>::Measure,        PauliKernels<T>::ApplyStrings,    PauliKernels<T>::Dot,
-    PauliKernels<T>::Combine,        ContractionKernels<T>::Contract,  DensityKernels<T>::Apply,
-    DensityKernels<T>::Correlate,    ReducedKernels<T>::Reduce,        ReducedKernels<T>::Apply};
+constexpr Kernels<T> kTable = {ChunkKernels<T>::kLanes,          ChunkKernels<T>::Forward,
+                               ChunkKernels<T>::Backward,        ChunkKernels<T>::ForwardTangent,
+                               ChunkKernels<T>::BackwardTangent, PackingKernels<T>::Pack,
+                               ChunkKernels<T>::Initialize,      PauliKernels<T>::Measure,
+                               PauliKernels<T>::ApplyStrings,    PauliKernels<T>::Dot,
+                               PauliKernels<T>::Combine,         ContractionKernels<T>::Contract,
+                               DensityKernels<T>::Apply,         DensityKernels<T>::Correlate,
+                               ReducedKernels<T>::Reduce,        ReducedKernels<T>::Apply};
 
 }  // namespace
 

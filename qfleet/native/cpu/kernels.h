@@ -126,6 +126,10 @@ struct Kernels {
   // b.sums. `buffer` holds 4 kChunkBytes.
   void (*backward_tangent)(const Window&, const BlockKernel*, T* const* states, int64_t chunk,
                            T* buffer, double* sums, int32_t samples);
+  // Packs a block's matrices [D * D] (re, im) [samples], or their adjoints if `inverse`, into
+  // vectors [rows][cols][re, im]. `samples` is 1 or `tile_samples`.
+  void (*pack)(const BlockKernel&, const double* matrices, int32_t samples, int32_t tile_samples,
+               bool inverse, T* out);
   // Sets groups [first, first + count) of every sample's state to those of |0...0>, or of the
   // amplitudes initial[2**N] (re, im).
   void (*initialize)(T* state, int64_t first, int64_t count, int32_t samples, const T* initial);

@@ -178,7 +178,7 @@ class TrajectoryEngine<T>::States {
   }
 
   T* Pack(const BlockKernel& kernel, const SmallMatrix& matrix, bool adjoint, T* to) const {
-    PackMatrix(kernel, matrix.data(), 1, layout_.samples, engine_.kernels_.lanes, adjoint, to);
+    engine_.kernels_.pack(kernel, matrix.data(), 1, layout_.samples, adjoint, to);
     return to;
   }
 

@@ -49,12 +49,14 @@ DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
     return sum;
   };
   const bool has_tangent = HasTangent(program, factor, exponents, samples);
-  std::vector<double> turns(3 * samples);
-  double *const cosine = &turns[samples], *const sine = cosine + samples;
-  for (int64_t k = 0; k < factor.spaces; ++k) {
+  const int64_t phases = factor.spaces * samples;
+  std::vector<double> turns(3 * phases);
+  double *cosine = &turns[phases], *sine = cosine + phases;
+  for (int64_t k = 0; k < factor.spaces; ++k)
     for (int64_t s = 0; s < samples; ++s)
-      turns[s] = angle(k, exponents.shared, exponents.per_example, s);
-    HalfTurns(samples, turns.data(), cosine, sine);
+      turns[k * samples + s] = angle(k, exponents.shared, exponents.per_example, s);
+  HalfTurns(phases, turns.data(), cosine, sine);
+  for (int64_t k = 0; k < factor.spaces; ++k, cosine += samples, sine += samples) {
     const double* projector = reinterpret_cast<const double*>(&factor.projectors[k * entries]);
     batch.value.AddPhased(cosine, sine, projector);
     if (!has_tangent) continue;

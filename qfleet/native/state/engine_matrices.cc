@@ -26,12 +26,11 @@ void StateVectorEngine<T>::PackMatrices(const Call& call, const std::vector<doub
                                         const std::vector<double>& tangents, int64_t samples,
                                         bool inverse, T* to, int64_t tangent_offset,
                                         BlockKernel* kernel) {
-  PackMatrix(*kernel, values.data(), samples, call.layout.samples, kernels_.lanes, inverse, to);
+  kernels_.pack(*kernel, values.data(), samples, call.layout.samples, inverse, to);
   (inverse ? kernel->inverse : kernel->matrix) = to;
   T* tangent = tangents.empty() ? nullptr : to + tangent_offset;
   if (tangent)
-    PackMatrix(*kernel, tangents.data(), samples, call.layout.samples, kernels_.lanes, inverse,
-               tangent);
+    kernels_.pack(*kernel, tangents.data(), samples, call.layout.samples, inverse, tangent);
   (inverse ? kernel->inverse_tangent : kernel->tangent) = tangent;
 }
 

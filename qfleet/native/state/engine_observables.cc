@@ -26,18 +26,19 @@ void StateVectorEngine<T>::Measure(const Call& call, int64_t tile, const Paralle
       kernels_.measure(strings, psi, dpsi ? dpsi : psi, from * unit, (to - from) * unit,
                        &sums[range * width]);
     });
+    AddRanges(width, &sums);
     for (int32_t t = 0; t < strings.count; ++t)
-      for (int32_t lane = 0; lane < lanes; ++lane) {
-        const int64_t sample = lane & (samples - 1);
-        if (sample >= present) continue;
-        double sum = 0;
-        for (size_t range = 0; range < sums.size() / width; ++range)
-          sum += sums[range * width + t * lanes + lane];
-        if (dpsi) sum *= 2;  // d <psi|P|psi> = 2 Re <psi|P|dpsi>
-        if (__builtin_parityll(group.z[t] & (lane / samples))) sum = -sum;
-        for (int64_t k = 0; k < program.readouts; ++k)
+      for (int64_t k = 0; k < program.readouts; ++k) {
+        double weight = program.weights[(group.first + t) * program.readouts + k];
+        if (weight == 0) continue;
+        if (dpsi) weight *= 2;  // d <psi|P|psi> = 2 Re <psi|P|dpsi>
+        for (int32_t lane = 0; lane < lanes; ++lane) {
+          const int64_t sample = lane & (samples - 1);
+          if (sample >= present) continue;
+          const bool minus = __builtin_parityll(group.z[t] & (lane / samples));
           totals[sample * program.readouts + k] +=
-              sum * program.weights[(group.first + t) * program.readouts + k];
+              (minus ? -weight : weight) * sums[t * lanes + lane];
+        }
       }
   }
   for (size_t i = 0; i < totals.size(); ++i)
@@ -57,16 +58,21 @@ void StateVectorEngine<T>::ApplyObservables(const Call& call, int64_t tile,
     const PauliStrings& strings = call.plan->strings[g];
     const PauliGroup& group = program.pauli_groups[g];
     std::unique_ptr<Buffer> weights = AcquireBuffer((strings.count * lanes + 15) / 16 * 16);
-    for (int32_t t = 0; t < strings.count; ++t)
-      for (int32_t lane = 0; lane < lanes; ++lane) {
-        const int64_t sample = lane & (samples - 1);
-        double weight = 0;
-        for (int64_t k = 0; sample < present && k < program.readouts; ++k)
-          weight += program.weights[(group.first + t) * program.readouts + k] *
-                    static_cast<double>(upstream[(tile * samples + sample) * program.readouts + k]);
-        if (__builtin_parityll(group.z[t] & (lane / samples))) weight = -weight;
-        weights->data[t * lanes + lane] = static_cast<T>(weight);
+    for (int32_t t = 0; t < strings.count; ++t) {
+      double weight[kMaxLanes] = {};
+      for (int64_t k = 0; k < program.readouts; ++k) {
+        const double of_readout = program.weights[(group.first + t) * program.readouts + k];
+        if (of_readout == 0) continue;
+        for (int64_t s = 0; s < present; ++s)
+          weight[s] += of_readout *
+                       static_cast<double>(upstream[(tile * samples + s) * program.readouts + k]);
       }
+      for (int32_t lane = 0; lane < lanes; ++lane) {
+        const double of_lane = weight[lane & (samples - 1)];
+        const bool minus = __builtin_parityll(group.z[t] & (lane / samples));
+        weights->data[t * lanes + lane] = static_cast<T>(minus ? -of_lane : of_lane);
+      }
+    }
     ForEachRange(parallel, call.layout.groups / unit, unit * 8,
                  [&](int64_t, int64_t from, int64_t to) {
                    kernels_.apply_strings(strings, psi, lambda + from * unit * 2 * lanes,

@@ -223,39 +223,4 @@ KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int3
   return plan;
 }
 
-template <class T>
-void PackMatrix(const BlockKernel& kernel, const double* values, int64_t samples,
-                int32_t tile_samples, int32_t lanes, bool inverse, T* out) {
-  for (int r = 0; r < kernel.rows; ++r)
-    for (int j = 0; j < kernel.cols; ++j)
-      for (int part = 0; part < 2; ++part, out += lanes) {
-        if (samples == 1 && kernel.rows == kernel.cols) {  // all lanes are equal
-          const int entry = inverse ? j * kernel.cols + r : r * kernel.cols + j;
-          const double value = values[2 * entry + part];
-          std::fill_n(out, lanes, static_cast<T>(inverse && part ? -value : value));
-          continue;
-        }
-        if (samples == lanes) {  // all lanes have one entry
-          const int row = kernel.row[r][0], col = kernel.col[j][0];
-          const int entry = inverse ? col * kernel.cols + row : row * kernel.cols + col;
-          const double* from = values + (2 * entry + part) * samples;
-          const double sign = inverse && part ? -1 : 1;
-          for (int lane = 0; lane < lanes; ++lane) out[lane] = static_cast<T>(sign * from[lane]);
-          continue;
-        }
-        for (int lane = 0; lane < lanes; ++lane) {
-          const int row = kernel.row[r][lane], col = kernel.col[j][lane];
-          const int entry = inverse ? col * kernel.cols + row : row * kernel.cols + col;
-          const int64_t sample = samples == 1 ? 0 : lane & (tile_samples - 1);
-          const double value = values[(2 * entry + part) * samples + sample];
-          out[lane] = static_cast<T>(inverse && part ? -value : value);
-        }
-      }
-}
-
-template void PackMatrix(const BlockKernel&, const double*, int64_t, int32_t, int32_t, bool,
-                         float*);
-template void PackMatrix(const BlockKernel&, const double*, int64_t, int32_t, int32_t, bool,
-                         double*);
-
 }  // namespace qfleet

@@ -37,12 +37,6 @@ enum class Region {
 KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int32_t lanes,
                           Region region);
 
-// Packs a block's matrices, [D * D] (re, im) [samples], or their adjoints if `inverse`, into
-// vectors [rows][cols][re, im].
-template <class T>
-void PackMatrix(const BlockKernel& kernel, const double* values, int64_t samples,
-                int32_t tile_samples, int32_t lanes, bool inverse, T* out);
-
 // Scatters the low bits of `value` to the given bits of an index.
 inline int64_t ScatterBits(int64_t value, const std::vector<int32_t>& bits) {
   int64_t index = 0;
