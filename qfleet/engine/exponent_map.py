@@ -158,10 +158,9 @@ class _Take:
     def scaled(self, values: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """Return values [..., size] at the indices times factors, as a new array [..., M]."""
         if self.all_in_order:
-            return values * factors
+            result: np.ndarray = values * factors
+            return result
         taken = values.take(self._indices, axis=-1)
-        if factors.ndim > taken.ndim:
-            return taken * factors
         taken *= factors  # in place: memory for a batch is slow to get
         return taken
 

@@ -1,6 +1,7 @@
 """The NumPy interface on several threads, after a fork, with other thread counts; sampling."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -167,3 +168,57 @@ def test_environment_sets_the_number_of_threads(variables: dict[str, str], wante
         timeout=seconds(60),
     )
     assert run.stdout == f"{wanted}\n", run.stderr
+
+
+STEPS_ALONE = """
+import os
+from pathlib import Path
+import numpy as np
+import qfleet
+from qfleet.circuits.qcnn import qcnn
+
+def ticks_of_other_threads():
+    tasks = [p for p in Path("/proc/self/task").iterdir() if p.name != str(os.getpid())]
+    fields = [(p / "stat").read_text().rpartition(")")[2].split() for p in tasks]
+    return sum(int(one[11]) + int(one[12]) for one in fields)
+
+np.ones((512, 512)) @ np.ones((512, 512))  # starts the threads of BLAS, if it has any
+model = qcnn(6, encoder="reupload", features=6)
+compiled = qfleet.compile(model.circuit, model.inputs, model.parameters, model.observables)
+inputs, parameters = np.ones((4096, 6)), np.ones(len(model.parameters))
+before, start = ticks_of_other_threads(), os.times().user
+while os.times().user < start + 0.5:
+    compiled.value_and_gradient(inputs, parameters)
+print(ticks_of_other_threads() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the times of threads from /proc")
+def test_step_of_one_thread_uses_no_thread_of_another_library() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", STEPS_ALONE],
+        cwd=ROOT,
+        env=os.environ | {"QFLEET_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=seconds(60),
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) <= 5, "hundredths of a second of 50"  # the threads spin a little
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
+def test_threads_are_as_many_as_the_usable_cpus() -> None:
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import qfleet;"
+        " print(qfleet.num_threads())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=seconds(60),
+    )
+    assert run.stdout == "1\n", run.stderr
