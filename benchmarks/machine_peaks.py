@@ -1,11 +1,13 @@
 """The peak rates of this machine, measured next to the times that they bound.
 
 The multiply-adds are independent chains in registers, with the vectors of the engine's instruction
-set. The bytes are those of an array much larger than the caches, which all threads change in place.
+set. The bytes are those of an array much larger than the caches, which all threads change in place,
+and those of small arrays, one per thread, which stay in a cache.
 """
 
 import ctypes
 import functools
+import math
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -34,24 +36,48 @@ class MachinePeaks:
 
     Attributes:
         operations: Floating-point operations per second, float32; a multiply-add is two.
-        bytes: Bytes read and bytes written per second.
+        bytes: Bytes read and bytes written per second, in memory.
+        cached_bytes: The same for small arrays, which stay in a cache; infinite if not measured.
     """
 
     operations: float
     bytes: float
+    cached_bytes: float = math.inf
 
-    def seconds(self, operations: float, moved: float) -> float:
+    def seconds(self, operations: float, moved: float, cached: float = 0) -> float:
         """Return the shortest time for operations and for bytes that are read or written."""
-        return max(operations / self.operations, moved / self.bytes)
+        return max(self.bounds(operations, moved, cached).values())
+
+    def bounds(self, operations: float, moved: float, cached: float) -> dict[str, float]:
+        """Return the seconds that each rate allows.
+
+        Args:
+            operations: Floating-point operations.
+            moved: Bytes that are read or written in memory.
+            cached: Bytes that are read or written in a cache.
+        """
+        return {
+            "multiply-adds": operations / self.operations,
+            "memory": moved / self.bytes,
+            "caches": cached / self.cached_bytes,
+        }
 
 
-def measure_peaks() -> MachinePeaks:
-    """Measure the rates, in about 0.1 s."""
+def measure_peaks(cached_bytes: int = 0) -> MachinePeaks:
+    """Measure the rates, in about 0.1 s.
+
+    Args:
+        cached_bytes: Bytes of the small array of each thread; its rate is not measured for 0.
+    """
     rates, threads = _library(), cpu_count()
     array = _array()
+
+    def moved(reals: int) -> float:
+        return float(rates.update_rate(threads, _SECONDS, array.ctypes.data, reals))
+
     operations = rates.multiply_add_rate(threads, _SECONDS)
-    moved = rates.update_rate(threads, _SECONDS, array.ctypes.data, array.size)
-    return MachinePeaks(operations, moved)
+    cached = moved(threads * cached_bytes // 4) if cached_bytes else math.inf
+    return MachinePeaks(operations, moved(array.size), cached)
 
 
 @functools.cache

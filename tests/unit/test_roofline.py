@@ -18,6 +18,9 @@ def test_seconds_is_the_longer_one_of_both_bounds() -> None:
     peaks = MachinePeaks(operations=4e11, bytes=5e10)
     assert peaks.seconds(4e11, 5e9) == 1
     assert peaks.seconds(4e10, 1e11) == 2
+    cached = MachinePeaks(operations=4e11, bytes=5e10, cached_bytes=1e11)
+    assert cached.seconds(4e11, 5e9, 3e11) == 3
+    assert cached.bounds(4e11, 5e9, 3e11)["caches"] == 3
 
 
 def test_bound_fraction_is_shortest_time_by_measured_time() -> None:
@@ -34,6 +37,7 @@ def test_roofline_table_lists_only_rows_with_peaks() -> None:
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="requires g++")
 def test_measured_peaks_are_rates_of_this_machine() -> None:
-    peaks = measure_peaks()
+    peaks = measure_peaks(cached_bytes=1 << 16)
     assert 1e9 < peaks.operations < 1e14
+    assert 1e9 < peaks.cached_bytes < 1e14
     assert 1e8 < peaks.bytes < 1e13

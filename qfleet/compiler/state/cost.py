@@ -19,13 +19,19 @@ class PassCost:
     Attributes:
         operations: Floating-point operations; a multiply-add is two.
         bytes: Bytes of states that are read or written: both once per cache block.
+        cached_bytes: The same once per block, which finds its states in a cache.
     """
 
     operations: float
     bytes: float
+    cached_bytes: float = 0
 
     def __add__(self, other: "PassCost") -> "PassCost":
-        return PassCost(self.operations + other.operations, self.bytes + other.bytes)
+        return PassCost(
+            self.operations + other.operations,
+            self.bytes + other.bytes,
+            self.cached_bytes + other.cached_bytes,
+        )
 
 
 def pass_costs(
@@ -64,10 +70,19 @@ def pass_costs(
             block = plan.blocks[at]
             active = max(active, *(bit[position] + 1 for position in block.qubits))
             scale = 2 * 4 * 2.0**active / 2 ** len(block.qubits) * (at >= prefix)
-            applied = scale * kernel_fusion.block_entries(block).sum()
+            entries = kernel_fusion.block_entries(block)
+            applied = scale * entries.sum()
             gradient = scale * kernel_fusion.gradient_entries(block).sum()
-            forward += PassCost(applied, 0)
-            backward += PassCost(wanted[at] * gradient + uncompute[at] * 2 * applied, 0)
+            # Rows that a block changes are read and written.
+            changed = 2 * amplitude_bytes * 2.0**active * entries.any(axis=1).mean()
+            changed *= at >= prefix
+            forward += PassCost(applied, 0, changed)
+            # A gradient reads two states, which are in the nearest cache when they are uncomputed.
+            backward += PassCost(
+                wanted[at] * gradient + uncompute[at] * 2 * applied,
+                0,
+                2 * changed if uncompute[at] else wanted[at] * changed,
+            )
         moved = 2 * amplitude_bytes * 2.0**active * (end > prefix)
         forward += PassCost(0, moved)
         backward += PassCost(0, 2 * moved)

@@ -68,7 +68,8 @@ def test_costs_of_one_block_are_those_of_its_matrix() -> None:
     plan = program.plan_blocks("complex64")[0]
     forward, backward = pass_costs(plan, 0, 8)
     assert forward.operations == 8 * 8  # 8 nonzero entries, 4 multiply-adds each
-    assert forward.bytes == 2 * 8 * 4
+    assert forward.bytes == forward.cached_bytes == 2 * 8 * 4
+    assert backward.cached_bytes == 2 * 8 * 4  # two states are read, none is written
     assert backward.operations == forward.operations  # the gradient; no block before is uncomputed
     assert pass_costs(plan, 0, 8, {"s"})[1].operations == 0
 
