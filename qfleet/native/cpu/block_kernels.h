@@ -4,6 +4,7 @@
 #define QFLEET_BLOCK_KERNELS_H_
 
 #include "cpu/kernels.h"
+#include "cpu/lane_sums.h"
 #include "cpu/vector_types.h"
 
 namespace qfleet {
@@ -309,40 +310,12 @@ struct BlockKernels : VectorTypes<T> {
       DenseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
   }
 
-  using Doubles = VectorTypes<double>;
-
-  // The sums of the lanes of as many vectors as there are lanes of double. Two vectors become one
-  // that holds sums of either in every other lane, and so on.
-  static typename Doubles::V SumsOfLanes(const V* from) {
-    typedef T Part __attribute__((vector_size(Doubles::kLanes * sizeof(T)), may_alias));
-    typename Doubles::V sums[Doubles::kLanes];
-#pragma GCC unroll 8
-    for (int i = 0; i < Doubles::kLanes; ++i) {
-      const Part* parts = reinterpret_cast<const Part*>(from + i);
-      sums[i] = __builtin_convertvector(parts[0], typename Doubles::V);
-      if constexpr (sizeof(T) < sizeof(double))
-        sums[i] += __builtin_convertvector(parts[1], typename Doubles::V);
-    }
-    typename Doubles::I lanes;
-    for (int lane = 0; lane < Doubles::kLanes; ++lane) lanes[lane] = lane;
-#pragma GCC unroll 4
-    for (int by = 1; by < Doubles::kLanes; by *= 2) {
-      const auto even = (lanes & by) == 0;
-#pragma GCC unroll 8
-      for (int i = 0; i < Doubles::kLanes / (2 * by); ++i) {
-        const typename Doubles::V a = sums[2 * i], b = sums[2 * i + 1];
-        sums[i] = (even ? a : b) + Doubles::Shuffle(even ? b : a, Doubles::LaneXorIndices(by));
-      }
-    }
-    return sums[0];
-  }
-
   // Adds sums per lane of all samples to sums in double, where a row is the same in all lanes.
   static void ReduceSamples(const BlockKernel& kernel, const V* gradients, double* sums) {
     const int size = kernel.cols;
-    for (int at = 0; at < 2 * kernel.rows * size; at += Doubles::kLanes) {
-      const typename Doubles::V parts = SumsOfLanes(gradients + at);
-      for (int i = 0; i < Doubles::kLanes; ++i) {
+    for (int at = 0; at < 2 * kernel.rows * size; at += LaneSums<T>::kAtOnce) {
+      const auto parts = LaneSums<T>::Of(gradients + at);
+      for (int i = 0; i < LaneSums<T>::kAtOnce; ++i) {
         const int entry = (at + i) / 2, r = entry / size, j = entry % size;
         sums[2 * (kernel.col[j][0] * size + kernel.row[r][0]) + (at + i) % 2] += parts[i];
       }

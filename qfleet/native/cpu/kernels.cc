@@ -12,6 +12,7 @@
 #include "cpu/packing_kernels.h"
 #include "cpu/pauli_kernels.h"
 #include "cpu/pulse_kernels.h"
+#include "cpu/readout_kernels.h"
 #include "cpu/reduced_kernels.h"
 #include "cpu/tangent_kernels.h"
 
@@ -154,7 +155,9 @@ constexpr Kernels<T> kTable = {ChunkKernels<T>::kLanes,          ChunkKernels<T>
                                PauliKernels<T>::ApplyStrings,    PauliKernels<T>::Dot,
                                PauliKernels<T>::Combine,         ContractionKernels<T>::Contract,
                                DensityKernels<T>::Apply,         DensityKernels<T>::Correlate,
-                               ReducedKernels<T>::Reduce,        ReducedKernels<T>::Apply};
+                               ReducedKernels<T>::Reduce,        ReadoutKernels<T>::Values,
+                               ReadoutKernels<T>::Sum,           ReadoutKernels<T>::AddGradients,
+                               ReducedKernels<T>::Apply};
 
 }  // namespace
 

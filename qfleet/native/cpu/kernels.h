@@ -158,6 +158,17 @@ struct Kernels {
   // density[row][col] += the sum over tuples [first, end) of psi[row] conj(psi[col]), for
   // row <= col; other entries are undefined.
   void (*reduce)(const ReducedView&, const T* psi, int64_t first, int64_t end, T* density);
+  // For readouts that are Hermitian matrices O_k on the view's qubits, [readouts][2**qubits]
+  // [2**qubits] (re, im), set for row <= col, and the density matrices of `reduce`:
+  // totals[k][lane] = tr(density O_k).
+  void (*readout_values)(const ReducedView&, int64_t readouts, const double* matrices,
+                         const T* density, double* totals);
+  // matrix [2**qubits][2**qubits] (re, im) [lanes] = sum_k weights[k][lane] O_k.
+  void (*readout_sum)(const ReducedView&, int64_t readouts, const double* matrices,
+                      const T* weights, T* matrix);
+  // gradients[k], like the matrices, += sum over lanes of weights[k][lane] density^T.
+  void (*readout_gradients)(const ReducedView&, int64_t readouts, const T* weights,
+                            const T* density, double* gradients);
   // lambda = matrix [2**qubits][2**qubits] (re, im) [lanes] times psi, for these tuples.
   void (*apply_reduced)(const ReducedView&, const T* matrix, const T* psi, T* lambda, int64_t first,
                         int64_t end);

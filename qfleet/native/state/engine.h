@@ -215,15 +215,12 @@ class StateVectorEngine {
   std::vector<double> GramMatrices(const Call& call, int64_t count, const T* states);
 
   struct ReducedCall;
-  // The reduced density matrices of a tile, and what follows from them: values, and the sums of
-  // ReducedGradient.
+  // The reduced density matrices of a tile, and the values that follow from them.
   void Reduce(const ReducedCall& reduced, const Parallel& parallel, const T* psi, T* density);
   void ReducedValues(const ReducedCall& reduced, int64_t tile, const T* density, T* values);
-  void ReducedWeights(const ReducedCall& reduced, int64_t tile, const T* density, const T* upstream,
-                      double* matrix_gradients);
-  // lambda = sum_k upstream_k O_k psi.
-  void ApplyReduced(const ReducedCall& reduced, int64_t tile, const Parallel& parallel,
-                    const T* psi, const T* upstream, T* lambda);
+  // lambda = sum_k weights[k][lane] O_k psi.
+  void ApplyReduced(const ReducedCall& reduced, const Parallel& parallel, const T* psi,
+                    const T* weights, T* lambda);
 
   // Calls job(tile, parallel) for all tiles: one tile per thread, or all threads on each tile.
   template <class Job>

@@ -27,16 +27,16 @@ struct StateVectorEngine<T>::ReducedCall {
     tuples = call.layout.groups / size;
     density_reals = 2 * size * size * lanes;
   }
-  // weights[lane] = upstream[sample * stride] of the lane's sample; 0 where there is no example.
-  void GetWeights(int64_t tile, const T* upstream, int64_t stride, T* weights) const {
+  // weights[k][lane] = upstream[sample][k] of the lane's sample; 0 where there is no example.
+  void GetWeights(int64_t tile, const T* upstream, int64_t readouts, T* weights) const {
     const int64_t samples = call.layout.samples;
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      const int64_t sample = lane & (samples - 1);
-      weights[lane] =
-          sample < call.present(tile) ? upstream[(tile * samples + sample) * stride] : T{0};
-    }
+    for (int64_t k = 0; k < readouts; ++k)
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        const int64_t sample = lane & (samples - 1);
+        weights[k * lanes + lane] =
+            sample < call.present(tile) ? upstream[(tile * samples + sample) * readouts + k] : T{0};
+      }
   }
-  const double* matrix(int64_t k) const { return &observables.matrices[2 * k * size * size]; }
 
   const Call& call;
   const ReducedObservables& observables;
@@ -78,83 +78,25 @@ template <class T>
 void StateVectorEngine<T>::ReducedValues(const ReducedCall& reduced, int64_t tile, const T* density,
                                          T* values) {
   const Program& program = *program_;
-  const int64_t samples = reduced.call.layout.samples, lanes = reduced.lanes, size = reduced.size;
-  const int64_t present = reduced.call.present(tile);
-  for (int64_t k = 0; k < program.readouts; ++k) {
-    const double* matrix = reduced.matrix(k);
-    // tr(rho O) of Hermitian matrices, from the entries on and above the diagonal.
-    double totals[kMaxLanes] = {};
-    for (int64_t row = 0; row < size; ++row) {
-      T sums[kMaxLanes] = {};
-      for (int64_t col = row; col < size; ++col) {
-        const int64_t entry = 2 * (row * size + col);
-        const T* rho = density + entry * lanes;
-        const T re = static_cast<T>(matrix[entry] * (row == col ? 1 : 2));
-        const T im = static_cast<T>(matrix[entry + 1] * (row == col ? 0 : 2));
-        for (int64_t lane = 0; lane < lanes; ++lane)
-          sums[lane] += re * rho[lane] + im * rho[lane + lanes];
-      }
-      for (int64_t lane = 0; lane < lanes; ++lane)
-        totals[lane & (samples - 1)] += static_cast<double>(sums[lane]);
+  const int64_t samples = reduced.call.layout.samples, lanes = reduced.lanes;
+  std::vector<double> totals(program.readouts * lanes);
+  kernels_.readout_values(reduced.view, program.readouts, reduced.observables.matrices.data(),
+                          density, totals.data());
+  for (int64_t s = 0; s < reduced.call.present(tile); ++s)
+    for (int64_t k = 0; k < program.readouts; ++k) {
+      double total = program.offsets[k];
+      for (int64_t lane = s; lane < lanes; lane += samples) total += totals[k * lanes + lane];
+      values[(tile * samples + s) * program.readouts + k] = static_cast<T>(total);
     }
-    for (int64_t s = 0; s < present; ++s)
-      values[(tile * samples + s) * program.readouts + k] =
-          static_cast<T>(program.offsets[k] + totals[s]);
-  }
 }
 
 template <class T>
-void StateVectorEngine<T>::ReducedWeights(const ReducedCall& reduced, int64_t tile,
-                                          const T* density, const T* upstream,
-                                          double* matrix_gradients) {
-  const Program& program = *program_;
-  const int64_t lanes = reduced.lanes, size = reduced.size;
-  for (int64_t k = 0; k < program.readouts; ++k, matrix_gradients += 2 * size * size) {
-    T weights[kMaxLanes] = {};
-    reduced.GetWeights(tile, upstream + k, program.readouts, weights);
-    for (int64_t row = 0; row < size; ++row)
-      for (int64_t col = row; col < size; ++col) {
-        const T* rho = density + 2 * (row * size + col) * lanes;
-        T re = 0, im = 0;
-        for (int64_t lane = 0; lane < lanes; ++lane) {
-          re += weights[lane] * rho[lane];
-          im += weights[lane] * rho[lane + lanes];
-        }
-        double *upper = matrix_gradients + 2 * (row * size + col),
-               *lower = matrix_gradients + 2 * (col * size + row);
-        upper[0] += static_cast<double>(re);
-        if (row == col) continue;
-        upper[1] -= static_cast<double>(im);
-        lower[0] += static_cast<double>(re);
-        lower[1] += static_cast<double>(im);
-      }
-  }
-}
-
-template <class T>
-void StateVectorEngine<T>::ApplyReduced(const ReducedCall& reduced, int64_t tile,
-                                        const Parallel& parallel, const T* psi, const T* upstream,
-                                        T* lambda) {
-  const Program& program = *program_;
-  const int64_t lanes = reduced.lanes, size = reduced.size;
+void StateVectorEngine<T>::ApplyReduced(const ReducedCall& reduced, const Parallel& parallel,
+                                        const T* psi, const T* weights, T* lambda) {
+  const int64_t size = reduced.size;
   std::unique_ptr<Buffer> matrix = AcquireBuffer(reduced.density_reals);
-  std::fill_n(matrix->data, reduced.density_reals, T{0});
-  for (int64_t k = 0; k < program.readouts; ++k) {
-    T weights[kMaxLanes] = {};
-    reduced.GetWeights(tile, upstream + k, program.readouts, weights);
-    for (int64_t row = 0; row < size; ++row)
-      for (int64_t col = 0; col < size; ++col) {
-        const double* entry =
-            reduced.matrix(k) + 2 * (std::min(row, col) * size + std::max(row, col));
-        const T re = static_cast<T>(entry[0]);
-        const T im = static_cast<T>(row == col ? 0 : row < col ? entry[1] : -entry[1]);
-        T* to = matrix->data + 2 * (row * size + col) * lanes;
-        for (int64_t lane = 0; lane < lanes; ++lane) {
-          to[lane] += weights[lane] * re;
-          to[lane + lanes] += weights[lane] * im;
-        }
-      }
-  }
+  kernels_.readout_sum(reduced.view, program_->readouts, reduced.observables.matrices.data(),
+                       weights, matrix->data);
   ForEachRange(parallel, reduced.tuples, size * size * 2, [&](int64_t, int64_t from, int64_t to) {
     kernels_.apply_reduced(reduced.view, matrix->data, psi, lambda, from, to);
   });
@@ -201,7 +143,7 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
                                            double* matrix_gradients) {
   const TileLayout layout = TileLayoutFor(batch);
   // As the other sums, these are added in the order of the tiles.
-  std::vector<std::vector<double>> weights(layout.tiles);
+  std::vector<std::vector<double>> sums(layout.tiles);
   AdjointOverTiles(
       batch, layout, want_per_example, shared_gradients, per_example_gradients,
       [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& acquire) {
@@ -225,14 +167,30 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
           if (!cached_is_mutable)
             psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
         }
-        ApplyReduced(reduced, tile, parallel, psi, upstream, lambda);
-        weights[tile].resize(observables.matrices.size());
-        ReducedWeights(reduced, tile, density, upstream, weights[tile].data());
+        const int64_t readouts = program_->readouts;
+        std::unique_ptr<Buffer> weights = AcquireBuffer(readouts * kernels_.lanes);
+        reduced.GetWeights(tile, upstream, readouts, weights->data);
+        ApplyReduced(reduced, parallel, psi, weights->data, lambda);
+        sums[tile].resize(observables.matrices.size());
+        kernels_.readout_gradients(reduced.view, readouts, weights->data, density,
+                                   sums[tile].data());
+        ReleaseBuffer(std::move(weights));
         if (own_density) ReleaseBuffer(std::move(own_density));
         return AdjointStates{psi, lambda};
       });
-  for (const std::vector<double>& of_tile : weights)
-    for (size_t i = 0; i < of_tile.size(); ++i) matrix_gradients[i] += of_tile[i];
+  const int64_t size = int64_t{1} << observables.bits.size();
+  for (size_t k = 0; k < observables.matrices.size(); k += 2 * size * size)
+    for (int64_t row = 0; row < size; ++row)
+      for (int64_t col = row; col < size; ++col) {
+        const size_t upper = k + 2 * (row * size + col), lower = k + 2 * (col * size + row);
+        for (const std::vector<double>& of_tile : sums) {
+          matrix_gradients[upper] += of_tile[upper];
+          if (row == col) continue;
+          matrix_gradients[upper + 1] += of_tile[upper + 1];
+          matrix_gradients[lower] += of_tile[upper];
+          matrix_gradients[lower + 1] -= of_tile[upper + 1];
+        }
+      }
 }
 
 #define QFLEET_INSTANTIATE(T)                                                                     \
