@@ -52,6 +52,17 @@ def symbol_values(names: Sequence[str], resolvers: Sequence[cirq.ParamResolver])
     return values
 
 
+def symbol_arguments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and parameters of a compiled circuit for the values of its symbols.
+
+    Args:
+        values: [B, V]; those of one point are parameters.
+    """
+    if len(values) == 1:
+        return np.zeros((1, 0)), values[0]
+    return values, np.zeros(0)
+
+
 def _symbol_value(name: str, resolver: cirq.ParamResolver, row: int) -> float:
     value = resolver.param_dict.get(name)
     if isinstance(value, float) and math.isfinite(value):

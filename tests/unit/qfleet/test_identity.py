@@ -166,9 +166,9 @@ def test_simulator_keeps_equal_operations_apart():
 @pytest.mark.parametrize("repeat", ["same", "built again"])
 def test_simulator_compiles_equal_circuits_once(repeat, monkeypatch):
     compiled = []
-    made = qfleet.cirq.simulator.CompiledCircuit.from_factors
+    made = qfleet.cirq.compiled_circuits.CompiledCircuit.from_factors
     monkeypatch.setattr(
-        qfleet.cirq.simulator.CompiledCircuit,
+        qfleet.cirq.compiled_circuits.CompiledCircuit,
         "from_factors",
         lambda *args, **named: compiled.append(args) or made(*args, **named),
     )
