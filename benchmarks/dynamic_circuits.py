@@ -1,10 +1,11 @@
 """Runs of circuits with measurements before the end, or with noise: qfleet, qsim and Cirq.
 
-python -m benchmarks.dynamic_circuits [QUBITS] [RUNS]
+python -m benchmarks.dynamic_circuits [QUBITS] [RUNS] [--rotation rx]
 
 Each simulator takes the same circuit, in complex64, with all CPUs; a time is the fastest of the
 rounds, without the first call. Cirq's own simulator takes minutes: it runs FEW_RUNS times, and its
-time is scaled. Each outcome's frequency is compared between qfleet and qsim. Run it in
+time is scaled. Matrices of rx are complex; those of ry and CZ are real, which qfleet multiplies
+faster. Each outcome's frequency is compared between qfleet and qsim. Run it in
 `.venv-peers`.
 """
 
@@ -29,13 +30,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dynamic_circuits")
     parser.add_argument("qubits", nargs="?", type=int, default=16)
     parser.add_argument("runs", nargs="?", type=int, default=1000)
+    parser.add_argument("--rotation", choices=("rx", "ry"), default="ry")
     options = parser.parse_args()
-    layers = circuit_layers(options.qubits)
+    layers = circuit_layers(options.qubits, getattr(cirq, options.rotation))
     compare("measurements", with_measurements(layers, options.qubits), options.runs)
     compare("depolarizing noise", with_noise(layers, options.qubits), options.runs)
 
 
-def circuit_layers(qubits: int) -> list[cirq.Circuit]:
+def circuit_layers(
+    qubits: int, rotation: Callable[[float], cirq.Gate] = cirq.ry
+) -> list[cirq.Circuit]:
     """Return layers of rotations of each qubit and CZ of neighbours."""
     random = np.random.default_rng(0)
     line = cirq.LineQubit.range(qubits)
@@ -43,7 +47,7 @@ def circuit_layers(qubits: int) -> list[cirq.Circuit]:
     for layer in range(LAYERS):
         pairs = [(line[at], line[at + 1]) for at in range(layer % 2, qubits - 1, 2)]
         rotations = [
-            cirq.ry(angle)(q) for q, angle in zip(line, random.uniform(0, 3, qubits), strict=True)
+            rotation(angle)(q) for q, angle in zip(line, random.uniform(0, 3, qubits), strict=True)
         ]
         layers.append(cirq.Circuit(rotations, [cirq.CZ(*pair) for pair in pairs]))
     return layers

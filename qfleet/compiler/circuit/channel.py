@@ -112,7 +112,9 @@ def _operators(
         signs = np.einsum("pab,qbc,pcd,qda->pq", words, words, words, words).real / dim
         probabilities = signs @ shrinks / dim**2
         kept = probabilities > _EXACT
-        return words[kept], probabilities[kept] / probabilities[kept].sum()
+        # The phase has no effect, and real matrices are multiplied faster: -iY instead of Y.
+        real = np.where(words.imag.any(axis=(1, 2), keepdims=True), -1j, 1) * words
+        return real[kept], probabilities[kept] / probabilities[kept].sum()
     squares = np.einsum("kji,kjl->kil", kraus.conj(), kraus)
     weights = np.einsum("kii->k", squares).real / kraus.shape[-1]
     if np.allclose(squares, weights[:, None, None] * np.eye(kraus.shape[-1]), atol=_EXACT):

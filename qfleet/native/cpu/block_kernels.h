@@ -72,7 +72,7 @@ struct BlockKernels : VectorTypes<T> {
   };
 
   // Several tuples at once, so that each matrix entry is loaded once for all.
-  template <int ROWS, int COLS, int TUPLES, bool ADD>
+  template <int ROWS, int COLS, int TUPLES, bool ADD, bool REAL>
   __attribute__((always_inline)) static void ApplyTuples(const BlockKernel& kernel, const V* u,
                                                          const V* in, V* out, int64_t block_bits,
                                                          int64_t* group, const I* lane_order) {
@@ -106,6 +106,7 @@ struct BlockKernels : VectorTypes<T> {
         for (int n = 0; n < TUPLES; ++n) {
           re[n] += ur * xr[n][j];
           im[n] += ur * xi[n][j];
+          if constexpr (REAL) continue;
           re[n] -= ui * xi[n][j];
           im[n] += ui * xr[n][j];
         }
@@ -119,16 +120,17 @@ struct BlockKernels : VectorTypes<T> {
     }
   }
 
-  template <int ROWS, int COLS, bool ADD>
+  template <int ROWS, int COLS, bool ADD, bool REAL>
   static void ApplyDense(const BlockKernel& kernel, const void* matrix, const V* in, V* out,
                          int64_t from, int64_t to, const I* lane_order) {
     const V* u = static_cast<const V*>(matrix);
     const int64_t bits = BlockBits<ROWS>(kernel);
     int64_t tuple = from, group = FirstGroup<ROWS>(kernel, from);
     for (; tuple + kTuplesAtOnce <= to; tuple += kTuplesAtOnce)
-      ApplyTuples<ROWS, COLS, kTuplesAtOnce, ADD>(kernel, u, in, out, bits, &group, lane_order);
+      ApplyTuples<ROWS, COLS, kTuplesAtOnce, ADD, REAL>(kernel, u, in, out, bits, &group,
+                                                        lane_order);
     for (; tuple < to; ++tuple)
-      ApplyTuples<ROWS, COLS, 1, ADD>(kernel, u, in, out, bits, &group, lane_order);
+      ApplyTuples<ROWS, COLS, 1, ADD, REAL>(kernel, u, in, out, bits, &group, lane_order);
   }
 
   // Input j of the tuple at `base`: a group, in one order of its lanes.
@@ -223,8 +225,10 @@ struct BlockKernels : VectorTypes<T> {
                     int64_t to, const I* lane_order) {
     if (kernel.sparse)
       ApplySparse<ROWS, COLS, false>(kernel, matrix, state, state, from, to, lane_order);
+    else if (kernel.is_real)
+      ApplyDense<ROWS, COLS, false, true>(kernel, matrix, state, state, from, to, lane_order);
     else
-      ApplyDense<ROWS, COLS, false>(kernel, matrix, state, state, from, to, lane_order);
+      ApplyDense<ROWS, COLS, false, false>(kernel, matrix, state, state, from, to, lane_order);
   }
 
   // out += matrix in, for another state `in`.
@@ -234,7 +238,7 @@ struct BlockKernels : VectorTypes<T> {
     if (kernel.sparse)
       ApplySparse<ROWS, COLS, true>(kernel, matrix, in, out, from, to, lane_order);
     else
-      ApplyDense<ROWS, COLS, true>(kernel, matrix, in, out, from, to, lane_order);
+      ApplyDense<ROWS, COLS, true, false>(kernel, matrix, in, out, from, to, lane_order);
   }
 
   // gradients[r][j] += in[j] conj(lambda[r]), summed over the tuples.

@@ -47,6 +47,7 @@ struct BlockKernel {
   const void* tangent;          // of dU; null if it is 0
   const void* inverse_tangent;  // of dU^dagger; null if it is 0
   bool is_permutation;          // of amplitudes, so that no arithmetic is needed
+  bool is_real;                 // the matrix and its inverse have no imaginary parts
   bool needs_gradient;          // this block has an exponent whose gradient is wanted
   bool needs_uncompute;         // an earlier block has one
 };

@@ -156,7 +156,7 @@ template <class T>
 int64_t TrajectoryEngine<T>::MeasurementBytes(const Batch& batch, int64_t trajectories) const {
   if (batch.size == 0 || trajectories == 0) return 0;
   const int64_t trees = MeasuredTrees(batch, trajectories);
-  const int64_t levels = 2 + Log2(CeilDivide(trajectories, trees));
+  const int64_t levels = 2 + Log2(trajectories);
   return std::min(batch.size * trees, batch.threads) * (levels + 1) * StateBytes();
 }
 
@@ -169,17 +169,21 @@ void TrajectoryEngine<T>::Measure(const Batch& batch, const int64_t* order, int6
   const BitPermutation permutation(order, program.qubits);
   const int64_t width = program.records, reals = int64_t{2} << program.qubits;
   std::fill_n(results.records, batch.size * trajectories * width, uint8_t{0});
-  // What a trajectory draws does not depend on its tree.
   const int64_t trees = MeasuredTrees(batch, trajectories);
   const int64_t cost = layout_.groups * 4 * static_cast<int64_t>(program.blocks.size() + 1);
-  batch.parallel(batch.size * trees, cost, [&](int64_t at) {
-    const int64_t b = at / trees, i = at % trees;
-    const int64_t first = i * trajectories / trees, end = (i + 1) * trajectories / trees;
-    std::vector<int32_t> own(end - first);
-    std::iota(own.begin(), own.end(), static_cast<int32_t>(first));
-    Tree tree(*this, call, b);
-    const int64_t row = b * trajectories;
-    tree.Measure(own, permutation,
+  struct Part {
+    int64_t example;
+    std::vector<int32_t> trajectories;
+  };
+  std::vector<Part> parts;
+  for (int64_t b = 0; b < batch.size; ++b)
+    for (std::vector<int32_t>& own : Tree(*this, call, b).Divide(trajectories, trees))
+      parts.push_back({b, std::move(own)});
+  // What a trajectory draws does not depend on its part.
+  batch.parallel(static_cast<int64_t>(parts.size()), cost, [&](int64_t at) {
+    Tree tree(*this, call, parts[at].example);
+    const int64_t row = parts[at].example * trajectories;
+    tree.Measure(parts[at].trajectories, permutation,
                  {results.records + row * width, results.samples ? results.samples + row : nullptr,
                   results.states ? results.states + row * reals : nullptr});
   });

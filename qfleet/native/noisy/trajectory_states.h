@@ -17,12 +17,20 @@ template <class T>
 class TrajectoryEngine<T>::States {
  public:
   using State = std::unique_ptr<AlignedArray<T>>;
+  static constexpr int64_t kMostChunkBytes = 1 << 14;  // of L1, which has 32 KiB or more
+  static constexpr size_t kMaxQueued = 16;
+  static constexpr int64_t kRangeGroups = 8;  // whose probabilities are summed before sampling
 
   explicit States(const TrajectoryEngine& engine)
       : engine_(engine),
         layout_(engine.layout_),
-        packed_(2 * 16 * engine.kernels_.lanes),
-        packed_inverse_(packed_.size()) {}
+        packed_(kMaxQueued * MatrixReals()),
+        packed_inverse_(MatrixReals()) {
+    queued_.reserve(kMaxQueued);
+    while (chunk_bits_ < Log2(layout_.groups) && 2 * ChunkBytes() <= kMostChunkBytes) ++chunk_bits_;
+    for (int32_t bit = chunk_bits_; int64_t{1} << bit < layout_.groups; ++bit)
+      outside_.push_back(bit);
+  }
 
   // A state of any content.
   State Acquire() {
@@ -68,11 +76,42 @@ class TrajectoryEngine<T>::States {
   }
   int64_t ExampleReals() const { return int64_t{2} << engine_.program_->qubits; }
 
-  // state = matrix, or its adjoint, times state.
+  // state = matrix, or its adjoint, times state. Nothing may be queued.
   void Apply(size_t b, const SmallMatrix& matrix, bool adjoint, T* state) {
-    BlockKernel kernel = engine_.plan_.block_kernels[b];
-    kernel.matrix = Pack(kernel, matrix, adjoint, packed_.data());
-    engine_.kernels_.forward(WholeState(), &kernel, state, 0, nullptr);
+    ApplyNow(Prepared(b, matrix, adjoint, packed_.data()), state);
+  }
+
+  // The same, at the latest when the state is flushed: blocks on low bits wait for each other, and
+  // are applied together to each chunk of the state in L1.
+  void Queue(size_t b, const SmallMatrix& matrix, T* state) {
+    const Block& block = engine_.program_->states.blocks[b];
+    int64_t bits = 0;
+    for (int32_t q = 0; q < block.qubits; ++q) bits |= int64_t{1} << block.bits[q];
+    const bool is_high = bits >> (layout_.lane_qubits + chunk_bits_);
+    if (is_high ? bits & queued_bits_ : queued_.size() == kMaxQueued) Flush(state);
+    // Blocks that wait are applied to what this one makes nonzero, too.
+    queued_groups_ = std::max(queued_groups_, engine_.plan_.block_kernels[b].groups);
+    if (is_high) {
+      ApplyNow(Prepared(b, matrix, false, packed_inverse_.data()), state);
+      return;
+    }
+    queued_.push_back(Prepared(b, matrix, false, packed_.data() + queued_.size() * MatrixReals()));
+    queued_bits_ |= bits;
+  }
+
+  // Applies what is queued for the state.
+  void Flush(T* state) {
+    Window window = WholeState();
+    window.count = static_cast<int32_t>(queued_.size());
+    window.segment_bits = window.chunk_bits = chunk_bits_;
+    window.outside = outside_.data();
+    window.outside_bits = static_cast<int32_t>(outside_.size());
+    for (BlockKernel& kernel : queued_)
+      kernel.groups = std::min(queued_groups_, int64_t{1} << chunk_bits_);
+    for (int64_t chunk = 0; window.count && chunk << chunk_bits_ < queued_groups_; ++chunk)
+      engine_.kernels_.forward(window, queued_.data(), state, chunk, nullptr);
+    queued_.clear();
+    queued_bits_ = queued_groups_ = 0;
   }
 
   // Returns psi lambda^dagger [col * D + row] of a block's qubits. Then uncomputes both states by
@@ -82,6 +121,7 @@ class TrajectoryEngine<T>::States {
     kernel.needs_gradient = kernel.per_example = true;  // of the first sample
     kernel.sums = 0;
     kernel.needs_uncompute = matrix != nullptr;
+    kernel.is_real = matrix && IsReal(*matrix);
     if (matrix) kernel.inverse = Pack(kernel, *matrix, true, packed_inverse_.data());
     std::vector<double> sums(kBlockSumReals * layout_.samples);
     engine_.kernels_.backward(WholeState(), &kernel, psi, lambda, 0, nullptr, sums.data(),
@@ -115,28 +155,39 @@ class TrajectoryEngine<T>::States {
   void Sample(const T* psi, const BitPermutation& permutation, const Uniform& uniform,
               std::vector<int64_t>* samples) {
     const int32_t lanes = engine_.kernels_.lanes, step = layout_.samples;
-    const auto probability = [&](int64_t group, int32_t lane) {
-      const T* real = psi + 2 * lanes * group + lane;
-      return static_cast<double>(real[0] * real[0] + real[lanes] * real[lanes]);
+    const int64_t ranges = (layout_.groups + kRangeGroups - 1) / kRangeGroups;
+    const auto groups_of = [&](int64_t range) {
+      return std::min(kRangeGroups, layout_.groups - range * kRangeGroups);
     };
-    sums_.resize(layout_.groups);  // of all probabilities up to the end of each group
-    double sum = 0;
-    for (int64_t group = 0; group < layout_.groups; ++group) {
-      for (int32_t lane = 0; lane < lanes; lane += step) sum += probability(group, lane);
-      sums_[group] = sum;
+    const int64_t range_reals = 2 * lanes * kRangeGroups;
+    const auto probability = [&](const T* from, int64_t group, int32_t lane) {
+      const T* re = from + 2 * lanes * group + lane;
+      return static_cast<double>(re[0] * re[0] + re[lanes] * re[lanes]);
+    };
+    sums_.resize(ranges);  // of all probabilities up to the end of each range
+    double sum[2] = {};
+    for (int64_t range = 0; range < ranges; ++range) {
+      const T* from = psi + range * range_reals;
+      if (step == 1) engine_.kernels_.dot(from, from, groups_of(range), sum);
+      for (int32_t lane = 0; step > 1 && lane < lanes; lane += step)  // a state of one group
+        sum[0] += probability(from, 0, lane);
+      sums_[range] = sum[0];
     }
-    const int64_t last = std::lower_bound(sums_.begin(), sums_.end(), sum) - sums_.begin();
+    const double total = sums_.back();
+    const int64_t last = std::lower_bound(sums_.begin(), sums_.end(), total) - sums_.begin();
     for (size_t i = 0; i < samples->size(); ++i) {
-      const double target = sum * uniform(i);
+      const double target = total * uniform(i);
       const int64_t found = std::upper_bound(sums_.begin(), sums_.end(), target) - sums_.begin();
-      const int64_t group = std::min(found, last);
-      double before = group ? sums_[group - 1] : 0;
-      int32_t drawn = 0;
-      for (int32_t lane = 0; lane < lanes && before <= target; lane += step) {
-        if (probability(group, lane) > 0) drawn = lane;
-        before += probability(group, lane);
-      }
-      (*samples)[i] = permutation((group * lanes + drawn) / step);
+      const int64_t range = std::min(found, last);
+      const T* from = psi + range * range_reals;
+      double before = range ? sums_[range - 1] : 0;
+      int64_t drawn = 0;
+      for (int64_t group = 0; group < groups_of(range) && before <= target; ++group)
+        for (int32_t lane = 0; lane < lanes && before <= target; lane += step) {
+          if (probability(from, group, lane) > 0) drawn = group * lanes + lane;
+          before += probability(from, group, lane);
+        }
+      (*samples)[i] = permutation((range * kRangeGroups * lanes + drawn) / step);
     }
   }
 
@@ -169,6 +220,29 @@ class TrajectoryEngine<T>::States {
     return {batch.initial_order, engine_.program_->qubits};
   }
 
+  size_t MatrixReals() const { return 2 * 16 * engine_.kernels_.lanes; }
+  int64_t ChunkBytes() const {
+    return static_cast<int64_t>(2 * engine_.kernels_.lanes * sizeof(T)) << chunk_bits_;
+  }
+
+  static bool IsReal(const SmallMatrix& matrix) {
+    for (size_t i = 1; i < matrix.size(); i += 2)
+      if (matrix[i] != 0) return false;
+    return true;
+  }
+
+  // A block's kernel with its matrix, or the adjoint, which is packed to this place.
+  BlockKernel Prepared(size_t b, const SmallMatrix& matrix, bool adjoint, T* to) const {
+    BlockKernel kernel = engine_.plan_.block_kernels[b];
+    kernel.matrix = Pack(kernel, matrix, adjoint, to);
+    kernel.is_real = IsReal(matrix);
+    return kernel;
+  }
+
+  void ApplyNow(const BlockKernel& kernel, T* state) {
+    engine_.kernels_.forward(WholeState(), &kernel, state, 0, nullptr);
+  }
+
   // The kernel of a block's only window, the whole state.
   static Window WholeState() {
     Window window = {};
@@ -189,8 +263,13 @@ class TrajectoryEngine<T>::States {
 
   const TrajectoryEngine& engine_;
   const TileLayout& layout_;
-  AlignedArray<T> packed_, packed_inverse_;
-  std::vector<double> sums_;  // of the probabilities of a sampled state
+  AlignedArray<T> packed_;  // matrices of the queue
+  AlignedArray<T> packed_inverse_;
+  int32_t chunk_bits_ = 0;        // log2 of the groups of a chunk in L1
+  std::vector<int32_t> outside_;  // the other bits of a group's number
+  std::vector<BlockKernel> queued_;
+  int64_t queued_bits_ = 0, queued_groups_ = 0;  // of the blocks, and groups that they change
+  std::vector<double> sums_;                     // of the probabilities of a sampled state
   std::vector<State> pool_;
 };
 

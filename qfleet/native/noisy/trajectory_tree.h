@@ -8,6 +8,7 @@
 
 #include "noisy/finite_shots.h"
 #include "noisy/trajectory_engine.h"
+#include "noisy/trajectory_order.h"
 #include "noisy/trajectory_states.h"
 #include "state/sampling.h"
 
@@ -67,6 +68,13 @@ class TrajectoryEngine<T>::Tree {
     states_.Release(std::move(psi));
   }
 
+  // Divides trajectories into parts to be measured, which have little in common.
+  std::vector<std::vector<int32_t>> Divide(int64_t trajectories, int64_t parts) const {
+    return DivideByHistory(program_, trajectories, parts, [&](int32_t one, size_t b, size_t item) {
+      return Uniform(one, b, item);
+    });
+  }
+
   // Measures trajectories; the results of each are at the place of its number.
   void Measure(const std::vector<int32_t>& trajectories, const BitPermutation& permutation,
                const Measured<T>& results) {
@@ -106,7 +114,10 @@ class TrajectoryEngine<T>::Tree {
   std::vector<Branch> BranchesAt(size_t b, T* psi, const std::vector<int32_t>& trajectories) {
     const TrajectoryBlock& block = program_.blocks[b];
     SmallMatrix density;
-    if (block.depends_on_state) density = states_.Correlate(b, nullptr, psi, psi);
+    if (block.depends_on_state) {
+      states_.Flush(psi);
+      density = states_.Correlate(b, nullptr, psi, psi);
+    }
     return DrawBranches(
         program_, block, engine_.operators_, UnitariesOf(b),
         block.depends_on_state ? &density : nullptr, trajectories, records_,
@@ -120,23 +131,19 @@ class TrajectoryEngine<T>::Tree {
     return UniformReal(call_.seed, counter, key_ + (item >> 8));
   }
 
-  // Returns the state of a branch after a block, given psi before it.
-  State After(size_t b, const Branch& branch, const T* psi) {
-    State state = states_.CopyOf(psi);
-    states_.Apply(b, branch.product, false, state->data());
-    return state;
-  }
-
-  // Applies a block to the path. Calls visit(state, trajectories) for those that branch off.
+  // Queues a block for the path. Calls visit(state, trajectories) for those that branch off;
+  // it flushes the state before it returns.
   template <class Visit>
   void Advance(size_t b, T* psi, std::vector<int32_t>* trajectories, const Visit& visit) {
     const std::vector<Branch> branches = BranchesAt(b, psi, *trajectories);
+    if (branches.size() > 1) states_.Flush(psi);
     for (size_t i = 1; i < branches.size(); ++i) {
-      State other = After(b, branches[i], psi);
+      State other = states_.CopyOf(psi);
+      states_.Queue(b, branches[i].product, other->data());
       visit(other->data(), branches[i].trajectories);
       states_.Release(std::move(other));
     }
-    states_.Apply(b, branches[0].product, false, psi);
+    states_.Queue(b, branches[0].product, psi);
     *trajectories = branches[0].trajectories;
   }
 
@@ -145,6 +152,7 @@ class TrajectoryEngine<T>::Tree {
       Advance(b, psi, &trajectories, [&](T* other, const std::vector<int32_t>& others) {
         Forward(b + 1, other, others, sums);
       });
+    states_.Flush(psi);
     states_.Measure(psi, static_cast<double>(trajectories.size()), sums);
   }
 
@@ -154,6 +162,7 @@ class TrajectoryEngine<T>::Tree {
       Advance(b, psi, &trajectories, [&](T* other, const std::vector<int32_t>& others) {
         Measure(b + 1, other, others, permutation, results);
       });
+    states_.Flush(psi);
     if (results.states)
       for (const int32_t trajectory : trajectories)
         states_.Write(psi, permutation, results.states + trajectory * states_.ExampleReals());
@@ -184,13 +193,15 @@ class TrajectoryEngine<T>::Tree {
               spacing = 2 * std::max(spacing, b / path.copies.size());
               Thin(&path.copies);
             }
+            states_.Flush(psi);
             path.copies.emplace_back(b, states_.CopyOf(psi));
           }
         }
       }
-      states_.Apply(b, branch.product, false, psi);
+      states_.Queue(b, branch.product, psi);
       trajectories = branch.trajectories;
     }
+    states_.Flush(psi);
     path.last = std::move(trajectories);
     return path;
   }
@@ -228,6 +239,7 @@ class TrajectoryEngine<T>::Tree {
       Advance(first, psi, &trajectories, [&](T* other, const std::vector<int32_t>& others) {
         states_.Release(Gradient(first + 1, other, others));
       });
+    states_.Flush(psi);
     Path path = EvolvePath(first, psi, std::move(trajectories));
     State lambda = states_.Acquire();
     states_.ApplyStrings(psi, static_cast<double>(path.last.size()), task_->string_weights,
@@ -248,7 +260,8 @@ class TrajectoryEngine<T>::Tree {
         AddBlock(b, main, psi, lambda->data());
       }
       for (size_t i = 1; i < branches.size(); ++i) {
-        State other = After(b, branches[i], psi);
+        State other = states_.CopyOf(psi);
+        states_.Apply(b, branches[i].product, false, other->data());
         State from_other = Gradient(b + 1, other->data(), branches[i].trajectories);
         states_.Release(std::move(other));
         AddBlock(b, branches[i], psi, from_other->data());

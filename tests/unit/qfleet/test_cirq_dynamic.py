@@ -318,3 +318,29 @@ def test_wide_circuit_is_run() -> None:
     for key in found:
         np.testing.assert_array_equal(found[key], found["end"])
     assert 20 < found["end"].sum() < 80
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_state_wider_than_a_chunk_in_cache_is_exact(dtype: Any) -> None:
+    qubits, random = cirq.LineQubit.range(14), np.random.RandomState(7)
+    # The second half begins with qubits that have been |0> until then.
+    drawn = [[random.permutation(width)[:2] for _ in range(40)] for width in (11, 14)]
+    drawn[1] = [np.array(pair) for pair in ((0, 1), (11, 12), (12, 0))] + drawn[1]
+    halves = []
+    for number, pairs in enumerate(drawn):
+        half = cirq.Circuit()
+        for pair in pairs:
+            first, second = (qubits[at] for at in pair)
+            half += [cirq.ry(random.uniform(0, 3))(first), cirq.ry(1.2)(second)]
+            half += [cirq.CZ, cirq.FSimGate(*random.uniform(0, 3, 2))][number](first, second)
+        halves.append(half)
+    circuit = halves[0] + cirq.measure(qubits[3], key="m") + halves[1]
+    found = qfleet.cirq.Simulator(seed=2, dtype=dtype).simulate(circuit, qubit_order=qubits)
+    start = halves[0].final_state_vector(qubit_order=qubits, dtype=np.complex128)
+    start = start.reshape((2,) * 14)
+    np.moveaxis(start, 3, 0)[1 - found.measurements["m"][0]] = 0
+    expected = halves[1].final_state_vector(
+        initial_state=start / np.linalg.norm(start), qubit_order=qubits, dtype=np.complex128
+    )
+    error = np.abs(found.final_state_vector - expected).max()
+    assert error < (1e-6 if dtype is np.complex64 else 1e-13)
