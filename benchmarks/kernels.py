@@ -1,4 +1,4 @@
-"""Fidelity kernel matrices: qfleet.kernels, and PennyLane's kernels with lightning.qubit.
+"""Fidelity kernel matrices: qfleet.kernels, PennyLane's kernels, and Qiskit Machine Learning's.
 
     .venv-peers/bin/python -m benchmarks.kernels
 
@@ -7,6 +7,9 @@ entanglement (arXiv:1804.11326), in complex128. qfleet computes all of it. Penny
 `square_kernel_matrix` runs a circuit and the reverse of another one per pair, so it
 computes the first rows only, and its time is scaled by the number of pairs. Both take turns; a
 time is the median of the rounds. The values of the common rows are compared first.
+
+`FidelityStatevectorKernel` of Qiskit Machine Learning computes the whole matrix once, if the
+package is installed: `.venv-peers` has Qiskit, but not this package.
 """
 
 import argparse
@@ -23,7 +26,7 @@ from qfleet.kernels import FidelityKernel
 
 ROWS, QUBITS, LAYERS = 1000, 10, 2
 PEER_ROWS, ROUNDS = 24, 5
-MOST_SECONDS, LEAST_RATIO = 1.5, 100
+MOST_SECONDS, LEAST_RATIO, LEAST_QISKIT_RATIO = 1.5, 100, 20
 
 
 def main() -> None:
@@ -59,6 +62,27 @@ def main() -> None:
         f"lightning.qubit: {measured:.2f} s for {pairs:,} pairs of {few} rows, scaled by the number"
         f" of pairs to {scaled:,.0f} s\n"
         f"ratio: {scaled / own:,.0f} (at least {LEAST_RATIO})"
+    )
+    report_qiskit(rows, kernel(rows), own)
+
+
+def report_qiskit(rows: np.ndarray, expected: np.ndarray, own: float) -> None:
+    """Print the seconds of Qiskit Machine Learning's state-vector kernel, and the ratio."""
+    try:
+        from qiskit.circuit.library import zz_feature_map as qiskit_feature_map
+        from qiskit_machine_learning.kernels import FidelityStatevectorKernel
+    except ImportError as error:
+        print(f"Qiskit Machine Learning: not measured ({error})")
+        return
+    circuit = qiskit_feature_map(QUBITS, reps=LAYERS, entanglement="linear")
+    peer = FidelityStatevectorKernel(feature_map=circuit)
+    np.testing.assert_allclose(peer.evaluate(rows[:3]), expected[:3, :3], atol=1e-10)
+    start = time.perf_counter()
+    peer.evaluate(rows)
+    seconds = time.perf_counter() - start
+    print(
+        f"Qiskit Machine Learning: {seconds:.1f} s for the whole matrix\n"
+        f"ratio: {seconds / own:,.0f} (at least {LEAST_QISKIT_RATIO})"
     )
 
 

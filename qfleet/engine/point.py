@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from qfleet.compiler.state.initial_state import MAX_NORM_ERROR
-from qfleet.engine.arguments import checked_array, checked_complex, checked_values
+from qfleet.engine.arguments import checked_array, checked_complex, checked_values, require_finite
 from qfleet.engine.program_handle import InitialStates
 from qfleet.errors import ArgumentError
 
@@ -170,6 +170,7 @@ def _check_norms(array: np.ndarray) -> None:
     norms = np.sqrt(np.einsum("bi,bi->b", parts, parts, dtype=np.float64))
     wrong = ~(np.abs(norms - 1) < MAX_NORM_ERROR)
     if wrong.any():
+        require_finite(array, "initial_states")
         at = int(np.argmax(wrong))
         raise ArgumentError(
             f"initial_states[{at}] has the norm {norms[at]:g}: normalize it to 1, to"
@@ -182,6 +183,7 @@ def _check_matrices(array: np.ndarray) -> None:
     for at, matrix in enumerate(array):
         error = np.abs(matrix - matrix.conj().T).max()
         if not error < MAX_NORM_ERROR:  # also NaN
+            require_finite(array, "initial_states")
             raise ArgumentError(
                 f"initial_states[{at}] differs from its adjoint by {error:g}: pass a Hermitian"
                 " density matrix"

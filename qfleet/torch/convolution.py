@@ -73,11 +73,13 @@ class QuantumConvolution(nn.Module):
         """Return expectation values [..., channels, H', W'] for images [..., C, H, W].
 
         Raises:
-            ArgumentError: The images do not divide into patches, or have other channels than the
-                circuits have inputs for.
+            ArgumentError: The images are integers, do not divide into patches, or have other
+                channels than the circuits have inputs for.
         """
         if not isinstance(images, Tensor) or images.ndim < 3:
             raise ArgumentError("images must be a tensor [..., channels, height, width]")
+        if not images.is_floating_point():
+            raise ArgumentError(f"images have the dtype {images.dtype}: pass images.float()")
         *lead, channels, height, width = images.shape
         size, stride = self._grid
         shape = self._grid.counts(height, width)

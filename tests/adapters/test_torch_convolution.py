@@ -67,6 +67,8 @@ def test_images_that_do_not_fit_are_refused(shape: tuple[int, ...], message: str
     layer = QuantumConvolution(patch_circuit(1), INPUTS, OBSERVABLES, 2, stride=2)
     with pytest.raises(ArgumentError, match=message):
         layer(torch.zeros(shape))
+    with pytest.raises(ArgumentError, match=r"dtype torch\.uint8: pass images\.float"):
+        layer(torch.zeros((1, 2, 4, 4), dtype=torch.uint8))
 
 
 @pytest.mark.parametrize(
