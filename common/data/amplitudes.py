@@ -24,8 +24,35 @@ def states(features: np.ndarray, amplitudes: int) -> np.ndarray:
     return padded
 
 
+def with_norm(features: np.ndarray, norm: float) -> np.ndarray:
+    """Append a column of one value, whose amplitude shows the norm of a row.
+
+    A row of norm r gets the amplitude norm / sqrt(r^2 + norm^2) there.
+
+    Args:
+        features: float [n, columns].
+        norm: A typical norm of a row.
+    """
+    return np.column_stack([features, np.full(len(features), norm)])
+
+
+def typical_norm(features: np.ndarray) -> float:
+    """Return the root mean square of the norms of rows; 1 if all are 0.
+
+    Args:
+        features: float [n, columns].
+    """
+    largest = float(np.abs(features).max(initial=0)) or 1.0
+    scaled = features / largest  # squares of the largest numbers would overflow
+    return largest * float(np.sqrt((scaled**2).sum(axis=1).mean())) or 1.0
+
+
 def require_width(features: int, qubits: int) -> None:
     """Raise if a number of features does not fit the amplitudes of QUBITS.
+
+    Args:
+        features: Columns, with the one for the norm.
+        qubits: QUBITS.
 
     Raises:
         DataError: There are too many, or there is one, of which the norm leaves only the sign.
@@ -33,7 +60,7 @@ def require_width(features: int, qubits: int) -> None:
     if features == 1:
         raise DataError(
             "ENCODER=amplitude keeps only the sign of 1 feature, since it divides a row by its"
-            " norm: provide more columns, or use another ENCODER"
+            " norm: provide more columns, or set ENCODER=amplitude-norm"
         )
     if features > 2**qubits:
         needed = (features - 1).bit_length()
@@ -82,5 +109,5 @@ def require_nonzero(features: np.ndarray, title: str, rows: np.ndarray | None = 
         row = zero[0] if rows is None else rows[zero[0]]
         raise DataError(
             f"{title}: row {row + 1} has the value 0 in all features, which ENCODER=amplitude can't"
-            " normalise to a state: delete the row, or use another ENCODER"
+            " normalise to a state: delete the row, or set ENCODER=amplitude-norm"
         )

@@ -22,9 +22,12 @@ def describe_encoding(encoding: Encoding) -> str:
     if encoding.kind == "none":
         return f"{plural(encoding.symbols, 'angle')}, as generated"
     if encoding.kind == "amplitude":
-        padded = ", padded with zeros" if len(encoding.columns) < encoding.symbols else ""
+        has_norm = encoding.norm is not None
+        is_padded = len(encoding.columns) + has_norm < encoding.symbols
+        padded = ", padded with zeros" if is_padded else ""
         return (
-            f"{plural(len(encoding.columns), 'column')}, normalized per row to the"
+            f"{plural(len(encoding.columns), 'column')}"
+            f"{' and one for the norm' if has_norm else ''}, normalized per row to the"
             f" {encoding.symbols:,} amplitudes of {encoding.qubits} qubits{padded}"
         )
     kept = f"{plural(encoding.symbols, 'angle')} from -pi/2 to pi/2"

@@ -13,7 +13,7 @@ import numpy as np
 from common.data import amplitudes
 from common.data.target import Target
 from common.errors import DataError
-from common.settings.amplitude_checks import MAX_STATE_QUBITS
+from common.settings.amplitude_checks import AMPLITUDE_ENCODERS, MAX_STATE_QUBITS
 from qfleet.placement import PLACEMENTS
 
 KINDS = ("none", "angle", "pca", "reupload", "amplitude")
@@ -28,7 +28,8 @@ class Encoding:
 
     `matrix` standardises (angle) or whitens (pca), so a row of it times a training feature has
     standard deviation 1. Kind `none` uses the features as angles. Kind `amplitude` pads them with
-    zeros to a state of 2**qubits amplitudes, and divides it by its norm.
+    zeros to a state of 2**qubits amplitudes, and divides it by its norm. With `norm`, each row has
+    one more feature of this value, so that the state shows the row's norm.
 
     Attributes:
         kind: One of KINDS.
@@ -42,6 +43,7 @@ class Encoding:
         id_column: Name of the column that identifies rows, which is not a feature; empty without.
         left_out: Names of columns that were left out, since they have one value.
         qubits: Width of the states of kind `amplitude`; 0 for angles.
+        norm: A typical norm of a row; None if states do not show the norm.
     """
 
     kind: str
@@ -54,6 +56,7 @@ class Encoding:
     id_column: str = ""
     left_out: tuple[str, ...] = ()
     qubits: int = 0
+    norm: float | None = None
 
     @property
     def symbols(self) -> int:
@@ -83,6 +86,8 @@ class Encoding:
         if self.kind == "none":
             return features.astype(np.float32)
         if self.kind == "amplitude":
+            if self.norm is not None:
+                features = amplitudes.with_norm(features, self.norm)
             amplitudes.require_nonzero(features, "the examples")
             return amplitudes.states(features, self.symbols)
         scores = (features - np.array(self.center)) @ np.array(self.matrix).T
@@ -104,7 +109,8 @@ class Encoding:
         """
         if self.kind == "amplitude":
             amplitudes.require_memory(len(features), self.qubits, title, memory)
-            amplitudes.require_nonzero(features, title, rows)
+            if self.norm is None:
+                amplitudes.require_nonzero(features, title, rows)
 
     def to_json(self) -> dict[str, object]:
         """Plain lists, numbers and texts, from which `from_json` makes the same encoding."""
@@ -119,6 +125,7 @@ class Encoding:
             **({"id_column": self.id_column} if self.id_column else {}),
             **({"left_out": list(self.left_out)} if self.left_out else {}),
             **({"qubits": self.qubits} if self.qubits else {}),
+            **({} if self.norm is None else {"norm": self.norm}),
         }
 
     @classmethod
@@ -140,6 +147,7 @@ class Encoding:
                 id_column=str(read.get("id_column", "")),
                 left_out=tuple(map(str, read.get("left_out", ()))),
                 qubits=int(read.get("qubits", 0)),
+                norm=float(read["norm"]) if "norm" in read else None,
             )
         except DataError:
             raise
@@ -149,10 +157,13 @@ class Encoding:
         width = 0 if is_state or encoding.kind == "none" else len(encoding.columns)
         rows = {len(row) for row in encoding.matrix}
         fits = len(encoding.center) == width and rows == ({width} if width else set())
-        if is_state or encoding.qubits or encoding.placement == "amplitude":
+        norm = encoding.norm
+        if is_state or encoding.qubits or encoding.placement == "amplitude" or norm is not None:
             fits &= is_state and encoding.placement == "amplitude"
             fits &= 0 < encoding.qubits <= MAX_STATE_QUBITS
-            fits = fits and 0 < len(encoding.columns) <= encoding.symbols
+            used = len(encoding.columns) + (norm is not None)
+            fits = fits and len(encoding.columns) > 0 and used <= encoding.symbols
+            fits = fits and (norm is None or 0 < norm < math.inf)
         if encoding.kind not in KINDS or encoding.placement not in PLACEMENTS or not fits:
             raise DataError(
                 f"the recorded encoding is inconsistent: {encoding.kind!r} at"
@@ -175,7 +186,7 @@ def fit(
 
     Args:
         features: float64 [n, columns] of the training split only.
-        kind: ENCODER: auto, angle, pca, reupload or amplitude.
+        kind: ENCODER: auto, angle, pca, reupload, amplitude or amplitude-norm.
         qubits: Width of the circuit, the maximum of angles.
         columns: Names of the features.
         target: What a model predicts.
@@ -186,16 +197,18 @@ def fit(
         DataError: There are more features than qubits, and each feature needs a qubit; or more than
             amplitudes.
     """
-    if kind == "amplitude":
-        amplitudes.require_width(features.shape[1], qubits)
+    if kind in AMPLITUDE_ENCODERS:
+        has_norm = kind == "amplitude-norm"
+        amplitudes.require_width(features.shape[1] + has_norm, qubits)
         return Encoding(
-            kind=kind,
-            placement=kind,
+            kind="amplitude",
+            placement="amplitude",
             columns=tuple(columns),
             target=target,
             id_column=id_column,
             left_out=tuple(left_out),
             qubits=qubits,
+            norm=amplitudes.typical_norm(features) if has_norm else None,
         )
     wide = features.shape[1] > qubits
     if kind == "auto":

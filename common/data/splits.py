@@ -14,6 +14,7 @@ from common.data.origin import Origin
 from common.data.tables import Table, read_table, without_constants
 from common.data.target import SIGNS, Target, number_target
 from common.errors import DataError
+from common.settings.amplitude_checks import AMPLITUDE_ENCODERS
 from common.settings.groups.experiment import DataSettings
 from qfleet.placement import data_symbols
 
@@ -182,7 +183,7 @@ def read_user_table(data: DataSettings, qubits: int, *, is_logged: bool = True) 
         memory=data.data_memory,
         numeric=numeric,
     )
-    if data.encoder != "amplitude":  # of which each column is a place in the state
+    if data.encoder not in AMPLITUDE_ENCODERS:  # of which each column is a place in the state
         table = without_constants(data.data, table)
     for note in table.notes if is_logged else ():
         log.warning(note)

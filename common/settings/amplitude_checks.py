@@ -5,6 +5,9 @@ from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS, DataSet
 from common.settings.groups.training import TrainingSettings
 from qfleet.devices.calibration import INLINE, short_name
 
+AMPLITUDE_ENCODERS = ("amplitude", "amplitude-norm")
+"""Values of ENCODER whose examples are states."""
+
 MAX_STATE_QUBITS = 15
 """Most qubits: a shard has a column per amplitude, and a reader needs 10 KB for each column."""
 
@@ -17,23 +20,25 @@ def check_amplitudes(model: ModelSettings, data: DataSettings, training: Trainin
     Raises:
         ValueError: A setting excludes it.
     """
+    named = data.encoder if data.encoder in AMPLITUDE_ENCODERS else "amplitude"
+    encoder = f"ENCODER={named}"
     if data.task in VARIATIONAL_TASKS:
         raise ValueError(
-            f"ENCODER=amplitude does not fit TASK={data.task}, which has no features: omit ENCODER"
+            f"{encoder} does not fit TASK={data.task}, which has no features: omit ENCODER"
         )
     if model.model not in MODELS:
         raise ValueError(
-            f"ENCODER=amplitude does not fit MODEL={model.model}, whose inputs are angles: set"
+            f"{encoder} does not fit MODEL={model.model}, whose inputs are angles: set"
             f" MODEL={' or '.join(MODELS)}, or use another ENCODER"
         )
     if model.qubits > MAX_STATE_QUBITS:
         raise ValueError(
             f"QUBITS={model.qubits} is more than {MAX_STATE_QUBITS}, the most for"
-            " ENCODER=amplitude, whose rows have 2^QUBITS numbers: lower QUBITS"
+            f" {encoder}, whose rows have 2^QUBITS numbers: lower QUBITS"
         )
     if other := _excluded(model, training):
         raise ValueError(
-            f"ENCODER=amplitude can't be used with {other}, where circuits can't start at a state"
+            f"{encoder} can't be used with {other}, where circuits can't start at a state"
             " per example: omit one"
         )
 

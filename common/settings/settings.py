@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pydantic import ValidationError
 
 from common.errors import SettingsError
-from common.settings.amplitude_checks import check_amplitudes
+from common.settings.amplitude_checks import AMPLITUDE_ENCODERS, check_amplitudes
 from common.settings.circuit_file import short_model
 from common.settings.device_checks import check_device
 from common.settings.fields import AUTO, SettingField, SettingsGroup, Value
@@ -189,7 +189,7 @@ class Settings(SettingGroups):
         model, data, training = self.model, self.data, self.training
         check_reproducible(model, training)
         check_task(model, data, training)
-        if data.encoder == "amplitude":
+        if data.encoder in AMPLITUDE_ENCODERS:
             check_amplitudes(model, data, training)
         check_kernel(model, data, training)
         check_forward(model, data, training)

@@ -1,6 +1,7 @@
 """ENCODER=amplitude: rows of features are the initial states of the circuits."""
 
 import json
+import math
 from pathlib import Path
 
 import cirq
@@ -54,6 +55,22 @@ def test_states_are_padded_rows_of_norm_1() -> None:
     scale = np.abs(features).max(axis=1, keepdims=True)
     wanted = features / scale / np.linalg.norm(features / scale, axis=1, keepdims=True)
     np.testing.assert_allclose(states[:, :5], wanted, atol=1e-7)
+
+
+def test_column_for_the_norm_tells_rows_of_one_direction_apart() -> None:
+    features = np.array([[3.0, 4.0], [6.0, 8.0], [0.0, 0.0]])
+    names = {"columns": ["a", "b"], "target": TARGET}
+    encoding = fit(features, "amplitude-norm", 2, **names)
+    typical = np.sqrt(125 / 3)
+    wanted = np.column_stack([features, np.full(3, typical), np.zeros(3)])
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoding.apply(features), wanted, atol=1e-7)
+    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+    assert describe_encoding(encoding).startswith("2 columns and one for the norm, normalized")
+    with pytest.raises(DataError, match="with QUBITS=1 has 2 amplitudes: 3 columns need QUBITS=2"):
+        fit(features, "amplitude-norm", 1, **names)
+    with pytest.raises(DataError, match="inconsistent"):
+        Encoding.from_json(encoding.to_json() | {"norm": math.inf})
 
 
 def test_json_gives_the_same_amplitude_encoding() -> None:

@@ -358,12 +358,13 @@ class DataSettings(SettingsGroup):
         ),
     ] = ""
     encoder: Annotated[
-        Literal["auto", "angle", "pca", "reupload", "amplitude"],
+        Literal["auto", "angle", "pca", "reupload", "amplitude", "amplitude-norm"],
         Setting(
             "encoding of features as angles: angle (one feature per qubit), pca (PCA to one"
             " feature per qubit), reupload (encoded again before each layer; equals angle with one"
-            " layer); or as amplitudes: amplitude (up to 2^QUBITS features are the state); auto is"
-            " angle, or pca if there are more features than qubits",
+            " layer); or as amplitudes: amplitude (up to 2^QUBITS features are the state),"
+            " amplitude-norm (also a column that shows the norm); auto is angle, or pca if there"
+            " are more features than qubits",
             identity=True,
         ),
     ] = "auto"
