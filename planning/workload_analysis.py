@@ -216,8 +216,6 @@ def _shard_exchanges(circuits: Sequence[_Circuit], state_shards: int) -> dict[in
     simulators = [circuit.native for circuit in circuits if circuit.native is not None]
     widest = max(circuit.qubits for circuit in circuits)
     exchanges: dict[int, int] = {}
-    if any(one.takes_states for one in simulators):  # which are not sharded
-        return exchanges
     if len(simulators) < len(circuits) or (state_shards == 1 and widest < MIN_SHARDED_QUBITS):
         return exchanges
     for bits in range(1, MAX_STATE_SHARDS_LOG2 + 1):

@@ -50,7 +50,6 @@ def _excluded(model: ModelSettings, training: TrainingSettings) -> str:
         f"SIMULATOR={model.simulator}" * (model.simulator == "tfq")
         or f"DEVICE={model.device}" * (model.device not in ANY_DEVICE)
         or f"METHOD={model.method}" * (model.method not in ("auto", "state_vector"))
-        or f"STATE_SHARDS={training.state_shards}" * (training.state_shards > 1)
         or f"SAMPLER={model.sampler}" * bool(model.sampler)
         or f"GRADIENT={model.gradient}" * (model.gradient == "noiseless")
         or (f"NOISE={short_name(model.noise)}" if is_device else "")

@@ -6,7 +6,8 @@ qubits. Between two stages one all-to-all swaps the k global qubits with k local
 
 The beginning of a circuit needs no communication. The blocks that the first stage's global qubits
 need, and what these blocks depend on, act on few qubits. Every process simulates this prefix, the
-seed, and takes the part with its rank's bits from it. All other qubits are |0> until then. If some
+seed, and takes the part with its rank's bits from it. All other qubits are |0> until then. Where
+each example has an initial state of its own, the seed is this state, without blocks. If some
 qubits are used only early, as those that a QCNN pools, all of their blocks are in the seed, and the
 rest of the circuit factorizes into 2**k parts without communication.
 
@@ -75,7 +76,12 @@ class ShardingPlan:
 
 
 def plan_sharding(
-    blocks: Sequence[FusedBlock], width: int, bits: int, flipped: Iterable[int] = ()
+    blocks: Sequence[FusedBlock],
+    width: int,
+    bits: int,
+    flipped: Iterable[int] = (),
+    *,
+    takes_states: bool = False,
 ) -> ShardingPlan:
     """Choose the global qubits of each stage.
 
@@ -85,6 +91,7 @@ def plan_sharding(
         bits: Number of global qubits, k.
         flipped: Positions that an observable reads X or Y of. They are kept local in the last stage
             if possible.
+        takes_states: If each example starts at a state of its own, which is then the seed.
 
     Returns:
         The plan with the fewest swaps, then with the smallest seed.
@@ -97,7 +104,7 @@ def plan_sharding(
             f"a state of {width} qubits cannot be sharded over {2**bits} processes: use at least"
             f" {2 * bits + 1} qubits or fewer shards"
         )
-    return _PlanSearch(blocks, width, bits, frozenset(flipped)).best_plan()
+    return _PlanSearch(blocks, width, bits, frozenset(flipped), takes_states).best_plan()
 
 
 def plan_for_program(program: Program, bits: int) -> ShardingPlan:
@@ -112,7 +119,8 @@ def plan_for_program(program: Program, bits: int) -> ShardingPlan:
     """
     terms = program.terms
     flipped = {at for string in terms.strings for at, pauli in string.items() if pauli != "Z"}
-    return plan_sharding(program.blocks, len(program.qubits), bits, flipped)
+    width, takes_states = len(program.qubits), program.takes_states
+    return plan_sharding(program.blocks, width, bits, flipped, takes_states=takes_states)
 
 
 @dataclass(frozen=True)
@@ -136,9 +144,15 @@ class _PlanSearch:
     """Beam search over the global qubits of each stage; arguments as for `plan_sharding`."""
 
     def __init__(
-        self, blocks: Sequence[FusedBlock], width: int, bits: int, flipped: frozenset[int]
+        self,
+        blocks: Sequence[FusedBlock],
+        width: int,
+        bits: int,
+        flipped: frozenset[int],
+        takes_states: bool,
     ) -> None:
         self.blocks, self.width, self.bits, self.flipped = blocks, width, bits, flipped
+        self.takes_states = takes_states
         self.masks = [_mask(block.qubits) for block in blocks]
         # For each block, masks of the blocks it depends on (itself included) and of their qubits.
         self.dependencies: list[int] = []
@@ -201,6 +215,9 @@ class _PlanSearch:
 
     def _start(self, global_qubits: tuple[int, ...]) -> _PartialPlan:
         """Choose the seed for a first stage's global qubits, and the first stage."""
+        if self.takes_states:
+            every = tuple(range(len(self.masks)))
+            return self._extend(_PartialPlan((1 << self.width) - 1, (), (), every), global_qubits)
         widest = max(len(global_qubits), self.width - self.bits - SEED_MARGIN_QUBITS)
         global_mask = _mask(global_qubits)
         seed_blocks, seed = 0, global_mask

@@ -23,12 +23,15 @@ class SeedProgram:
         order: For each index bit of the program, its bit in the result.
         own: Amplitudes of the seed that this process continues with.
         size: Number of amplitudes of the seed.
+        amplitudes: int64 [size] where each amplitude of the seed is in a state of all of the seed's
+            qubits, the first position the most significant bit.
     """
 
     writer: ProgramWriter
     order: tuple[int, ...]
     own: slice
     size: int
+    amplitudes: np.ndarray
 
 
 def seed_program(
@@ -51,11 +54,17 @@ def seed_program(
     blocking = cache_blocking.plan_cache_blocks([blocks], width, chunk_qubits)
     no_terms = PauliTerms((), np.zeros((0, 0)), np.zeros(0))
     local = width - group.bits
+    # Bits of the seed, the lowest first: its own qubits, then the global ones.
+    bits = [*plan.seed[group.bits :], *plan.seed[: group.bits]]
+    amplitudes = np.zeros(1, np.int64)
+    for position in bits if program.takes_states else ():
+        amplitudes = np.concatenate([amplitudes, amplitudes + (1 << (width - 1 - position))])
     return SeedProgram(
         writer=ProgramWriter(program.inputs, no_terms, blocking, extra_blocks=program.blocks),
         order=tuple(at - group.bits if at >= group.bits else local + at for at in blocking.order),
         own=slice(group.rank << local, (group.rank + 1) << local),
         size=2**width,
+        amplitudes=amplitudes,
     )
 
 

@@ -87,13 +87,12 @@ def build_simulator(
         raise CircuitError(
             "shots and trajectories need qfleet's native engine, and states that are not sharded"
         )
-    if initial_states and (backend == "tfq" or state_group.current_group() is not None):
-        raise CircuitError(
-            "initial states need the backend qfleet or tensorflow, and states that are not sharded"
-        )
+    if initial_states and backend == "tfq":
+        raise CircuitError("initial states need the backend qfleet or tensorflow")
     # The engines import TensorFlow, which users of the compiler should not wait for.
     if (group := state_group.current_group()) is not None:
-        return _build_sharded(circuit, inputs, parameters, observables, group, backend, dtype)
+        arguments = circuit, inputs, parameters, observables
+        return _build_sharded(*arguments, group, backend, dtype, initial_states)
     if backend == "tfq":
         from qfleet.tensorflow.tfq import TfqSimulator
 
@@ -132,6 +131,7 @@ def _build_sharded(
     group: state_group.StateGroup,
     backend: Backend,
     dtype: Dtype,
+    takes_states: bool,
 ) -> "Simulator":
     from qfleet import native
 
@@ -146,7 +146,9 @@ def _build_sharded(
         )
     from qfleet.tensorflow.sharded_simulator import ShardedSimulator
 
-    return ShardedSimulator(circuit, inputs, parameters, observables, group, dtype=dtype)
+    return ShardedSimulator(
+        *(circuit, inputs, parameters, observables, group), dtype=dtype, takes_states=takes_states
+    )
 
 
 @functools.cache

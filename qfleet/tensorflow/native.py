@@ -129,7 +129,7 @@ class NativeSimulator(EngineSimulator):
         Raises:
             ShardingError: There are too few qubits.
         """
-        program = compile_program(*self._source, target="sharded")
+        program = compile_program(*self._source, target="sharded", takes_states=self.takes_states)
         return len(plan.plan_for_program(program, bits).swaps)
 
     @tf.autograph.experimental.do_not_convert

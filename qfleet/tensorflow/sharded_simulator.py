@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, final
 
 import cirq
+import numpy as np
 
 from qfleet import native
 from qfleet.compiler.state import cache_blocking
@@ -37,6 +38,7 @@ class ShardedSimulator(Simulator):
         readouts: Observables with real coefficients, at least one.
         group: The processes that hold the states.
         dtype: "complex64" or "complex128".
+        takes_states: If each example starts at a state of its own.
 
     Raises:
         CircuitError: The circuit, its symbols or the observables are not supported.
@@ -52,6 +54,7 @@ class ShardedSimulator(Simulator):
         group: StateGroup,
         *,
         dtype: str = "complex64",
+        takes_states: bool = False,
     ) -> None:
         if not readouts:
             raise ShardingError(
@@ -59,7 +62,10 @@ class ShardedSimulator(Simulator):
                 f" {group.size} processes: read expectation values, or do not shard the state"
             )
         self.group = group
-        self.program = compile_program(circuit, inputs, parameters, readouts, target="sharded")
+        self.takes_states = takes_states
+        self.program = compile_program(
+            *(circuit, inputs, parameters, readouts), target="sharded", takes_states=takes_states
+        )
         self.inputs, self.parameters = self.program.inputs, self.program.parameters
         self.qubits = self.program.qubits
         self.readouts = len(readouts)
@@ -73,7 +79,8 @@ class ShardedSimulator(Simulator):
         self._seed = seed_program(self.program, self.plan, group, chunk_qubits)
         writer = self._seed.writer
         self._seed_bytes = writer.bytes()
-        stages = stage_programs(self.program, self.plan, group, chunk_qubits, writer.has_gradient)
+        before = (True, True) if takes_states else writer.has_gradient
+        stages = stage_programs(self.program, self.plan, group, chunk_qubits, before)
         self._reads_other_shards = bool(stages.crossing)
         self._stages = StageOps(stages, group, self.dtype, self.readouts)
         self._exponents = BatchGateExponents(
@@ -123,43 +130,55 @@ class ShardedSimulator(Simulator):
         return once + crossing, (4 * once + 2 * crossing)
 
     @tf.autograph.experimental.do_not_convert
-    def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+    def expectation(
+        self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor
+    ) -> tf.Tensor:
         """Compute the readouts; see Simulator.expectation, and state_group.py for gradients."""
-        angles, parameters = self._checked_arguments(angles, parameters)
-        by_angles, by_parameters = is_watched(angles), is_watched(parameters)
-        keep = bool(by_angles or by_parameters)
+        symbols = self._checked_arguments(angles, parameters, *initial_states)
+        watched = [is_watched(one) for one in symbols]
+        by_angles, keep = watched[0], any(watched)
         if keep:
             self.require_memory(2)
         by_each = self._exponents.mixed or by_angles is not False
 
         @tf.custom_gradient
-        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
-            exponents = self._exponents(angles, parameters)
-            whole = native.ops().qfleet_state(
-                *exponents,
-                initial_states=NO_STATES,
-                program=self._seed_bytes,
-                T=self._complex,
-                order=list(self._seed.order),
-            )
+        def values(*symbols: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+            exponents = self._exponents(*symbols[:2])
+            whole = self._seeds(exponents, *symbols[2:])
             partial, kept = self._stages.forward(exponents, self._own_part(whole), keep, self._room)
             result = self._sum_over_processes(partial)
 
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 @tf.custom_gradient
-                def first(*symbols: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., NoReturn]]:
-                    gradients = self._gradients(*symbols, whole=whole, kept=kept, by_each=by_each)
+                def first(
+                    upstream: tf.Tensor, *symbols: tf.Tensor
+                ) -> tuple[list[tf.Tensor], Callable[..., NoReturn]]:
+                    gradients = self._gradients(
+                        symbols[0], symbols[1], upstream, whole=whole, kept=kept, by_each=by_each
+                    )
                     return gradients, self._refuse_second_derivative
 
-                by_symbols: tuple[tf.Tensor, tf.Tensor] = first(
-                    angles, parameters, self._sum_over_processes(upstream)
+                by_symbols: tuple[tf.Tensor, ...] = first(
+                    self._sum_over_processes(upstream), *symbols
                 )
                 return by_symbols
 
             return result, gradient
 
-        result = values(angles, parameters)
-        return tf.ensure_shape(result, [angles.shape[0], self.readouts])
+        result = values(*symbols)
+        return tf.ensure_shape(result, [symbols[0].shape[0], self.readouts])
+
+    def _seeds(self, exponents: tuple[tf.Tensor, tf.Tensor], *states: tf.Tensor) -> tf.Tensor:
+        """Return the seeds [B, 2**m], or the initial states in the order of the plan."""
+        if states:
+            return tf.gather(states[0], self._seed.amplitudes, axis=1)
+        return native.ops().qfleet_state(
+            *exponents,
+            initial_states=NO_STATES,
+            program=self._seed_bytes,
+            T=self._complex,
+            order=list(self._seed.order),
+        )
 
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """Raise ValueError: no process has the whole state."""
@@ -213,7 +232,7 @@ class ShardedSimulator(Simulator):
         shared, per_example, by_seeds = self._stages.backward(
             exponents, self._own_part(whole), upstream, kept, by_each, self._room
         )
-        if self._seed.writer.has_gradient[by_each]:
+        if not self.takes_states and self._seed.writer.has_gradient[by_each]:
             by_shared, by_example, _ = native.ops().qfleet_state_gradient(
                 *exponents,
                 whole,
@@ -231,6 +250,9 @@ class ShardedSimulator(Simulator):
         result: list[tf.Tensor] = tape.gradient(
             targets, [angles, parameters], gradients, unconnected_gradients="zero"
         )
+        if self.takes_states:
+            inverse = np.argsort(self._seed.amplitudes)
+            result.append(tf.gather(self._in_whole_seed(by_seeds), inverse, axis=1))
         return result
 
     def _in_whole_seed(self, by_seeds: tf.Tensor) -> tf.Tensor:

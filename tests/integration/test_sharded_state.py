@@ -24,9 +24,12 @@ pytestmark = [
 
 
 def unsharded(case: ShardingCase, name: str, upstream: np.ndarray, *, add: float = 0.0) -> list:
-    simulator = build_simulator(case.circuit, case.inputs, case.parameters, case.observables)
-    angles, parameters = case.arguments(name)
-    variables = [tf.constant(angles), tf.constant(parameters + np.float32(add))]
+    simulator = build_simulator(
+        *(case.circuit, case.inputs, case.parameters, case.observables),
+        initial_states=case.takes_states,
+    )
+    angles, parameters, *states = case.arguments(name)
+    variables = [*map(tf.constant, (angles, parameters + np.float32(add), *states))]
     with tf.GradientTape() as tape:
         tape.watch(variables)
         values = simulator.expectation(*variables)
@@ -78,19 +81,18 @@ def compare(size: int, parts: list[dict[str, np.ndarray]]) -> None:
         # The loss is the sum of the losses of all processes.
         upstream = sum(case.upstream(name, rank) for rank in range(size))
         tolerance = 1e-5 * scale(case) * max(1, case.batch)
-        values, by_angles, by_parameters = unsharded(case, name, upstream)
+        values, *gradients = unsharded(case, name, upstream)
         for part in parts:
             np.testing.assert_array_equal(part[f"{name}: values"], parts[0][f"{name}: values"])
         np.testing.assert_allclose(parts[0][f"{name}: values"], values, atol=1e-5 * scale(case))
-        together = sum(part[f"{name}: by angles"] for part in parts)
-        np.testing.assert_allclose(together, by_angles, atol=tolerance)
-        together = sum(part[f"{name}: by parameters"] for part in parts)
-        np.testing.assert_allclose(together, by_parameters, atol=tolerance)
+        for kind, gradient in zip(("angles", "parameters", "states"), gradients, strict=False):
+            together = sum(part[f"{name}: by {kind}"] for part in parts)
+            np.testing.assert_allclose(together, gradient, atol=tolerance)
         if at == 0:
             steps = sum(unsharded(case, name, upstream, add=add)[2] for add in (0.0, 1.0, 2.0))
             three = sum(part[f"{name}: three"] for part in parts)
             np.testing.assert_allclose(three, steps, atol=3 * tolerance)
-        if case.batch:
+        if case.batch and not case.takes_states:
             angles, parameters = case.arguments(name)
             known = Reference(case.circuit, [*case.inputs, *case.parameters], case.observables)
             expected = known.values(np.concatenate([angles[0], parameters]).astype(np.float64))

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import cirq
@@ -23,6 +23,7 @@ class ShardingCase:
         parameters: Names of the trained symbols.
         observables: Observables to read.
         batch: Number of examples.
+        takes_states: If each example starts at a random state.
     """
 
     circuit: cirq.Circuit
@@ -30,13 +31,23 @@ class ShardingCase:
     parameters: tuple[str, ...]
     observables: tuple[cirq.PauliSum, ...]
     batch: int
+    takes_states: bool = False
 
-    def arguments(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return float32 [batch, inputs] angles and [parameters], equal in every process."""
+    def arguments(self, name: str) -> tuple[np.ndarray, ...]:
+        """Return float32 [batch, inputs] angles and [parameters], equal in every process.
+
+        Initial states [batch, 2**qubits], if any, come last.
+        """
         draw = np.random.default_rng(zlib.crc32(name.encode()))
         angles = draw.uniform(-2, 2, (self.batch, len(self.inputs)))
         parameters = draw.uniform(-2, 2, len(self.parameters))
-        return angles.astype(np.float32), parameters.astype(np.float32)
+        found = angles.astype(np.float32), parameters.astype(np.float32)
+        if not self.takes_states:
+            return found
+        shape = (self.batch, 2 ** len(self.circuit.all_qubits()))
+        states = draw.normal(size=shape) + 1j * draw.normal(size=shape)
+        states /= np.linalg.norm(states, axis=1, keepdims=True)
+        return *found, states.astype(np.complex64)
 
     def upstream(self, name: str, rank: int) -> np.ndarray:
         """Return float32 [batch, readouts] gradients of a process's loss by the readouts."""
@@ -95,6 +106,7 @@ CASES: dict[int, dict[str, Callable[[], ShardingCase]]] = {
         "random of 6": lambda: random_case(1, 6, 8, 3),
         "random of 10": lambda: random_case(2, 10, 10, 1),
         "no example": lambda: qcnn_case(8, 0),
+        "bricks from states": lambda: replace(brickwork_case(8, 3, 5), takes_states=True),
     },
     4: {
         "qcnn of 12": lambda: qcnn_case(12, 2),

@@ -29,7 +29,7 @@ from tests.support.sharding_cases import CASES, ShardingCase  # noqa: E402
 from training.cluster.spec import ClusterSpec  # noqa: E402
 from training.step import allreduce, distributed  # noqa: E402
 
-PARTS = ("values", "by angles", "by parameters")
+PARTS = ("values", "by angles", "by parameters", "by states")
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
             upstream = tf.constant(case.upstream(name, rank))
             simulator = sharded(case, group)
             results = step(simulator, upstream, *arguments)
-            for part, one in zip(PARTS, results, strict=True):
+            for part, one in zip(PARTS, results, strict=False):
                 found[f"{name}: {part}"] = one.numpy()
             if at == 0:
                 same = step(sharded(case, fallback), upstream, *arguments)
@@ -64,17 +64,20 @@ def main() -> None:
 def sharded(case: ShardingCase, group: state_group.StateGroup) -> Any:
     """Return the simulator of a case in a group."""
     with state_group.use_group(group):
-        return build_simulator(case.circuit, case.inputs, case.parameters, case.observables)
+        return build_simulator(
+            *(case.circuit, case.inputs, case.parameters, case.observables),
+            initial_states=case.takes_states,
+        )
 
 
 @tf.function
-def step(simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf.Tensor) -> Any:
+def step(simulator: Any, upstream: tf.Tensor, *arguments: tf.Tensor) -> Any:
     """Return values and gradients."""
     with tf.GradientTape() as tape:
-        tape.watch([angles, parameters])
-        values = simulator.expectation(angles, parameters)
+        tape.watch(arguments)
+        values = simulator.expectation(*arguments)
         loss = tf.reduce_sum(values * upstream)
-    return values, *tape.gradient(loss, [angles, parameters])
+    return values, *tape.gradient(loss, arguments)
 
 
 @tf.function

@@ -145,7 +145,6 @@ def test_states_beyond_the_memory_are_refused(tmp_path: Path) -> None:
     ("arguments", "other"),
     [
         (["SIMULATOR=tfq"], "SIMULATOR=tfq"),
-        (["STATE_SHARDS=2", "WORKERS=2"], "STATE_SHARDS=2"),
         (["METHOD=tensor_network"], "METHOD=tensor_network"),
         (["METHOD=subspace"], "METHOD=subspace"),
         (["DEVICE=cuda"], "DEVICE=cuda"),

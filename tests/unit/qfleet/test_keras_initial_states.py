@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import qfleet
-from qfleet.distributed import state_group
 from qfleet.errors import ArgumentError, CircuitError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers import (
@@ -282,12 +281,6 @@ def test_noisy_layer_of_states_equals_the_library(options: dict[str, int]) -> No
     np.testing.assert_allclose(found, values, atol=1e-12)
     np.testing.assert_allclose(by_angles, gradients.parameters, atol=1e-12)
     np.testing.assert_allclose(by_states, gradients.initial_states, atol=1e-12)
-
-
-def test_sharded_state_with_initial_states_raises() -> None:
-    group = state_group.StateGroup(size=2, rank=0, key=1)
-    with state_group.use_group(group), pytest.raises(CircuitError, match="not sharded"):
-        Expectation(CIRCUIT, INPUTS, SUMS, initial_states=True)
 
 
 def test_program_of_the_other_kind_raises() -> None:

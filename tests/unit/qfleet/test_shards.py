@@ -15,12 +15,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def results(simulator: object, angles: tf.Tensor, parameters: tf.Tensor) -> list[np.ndarray]:
-    """Return the readouts, and the gradients of their sum by angles and parameters."""
+def results(simulator: object, *arguments: tf.Tensor) -> list[np.ndarray]:
+    """Return the readouts, and the gradients of their sum by angles, parameters and states."""
     with tf.GradientTape() as tape:
-        tape.watch([angles, parameters])
-        values = simulator.expectation(angles, parameters)
-    gradients = tape.gradient(values, [angles, parameters])
+        tape.watch(arguments)
+        values = simulator.expectation(*arguments)
+    gradients = tape.gradient(values, arguments)
     return [values.numpy(), *(one.numpy() for one in gradients)]
 
 
@@ -41,3 +41,27 @@ def test_halves_of_random_circuits_add_up(batch: int, monkeypatch: pytest.Monkey
             np.testing.assert_allclose(first + second, expected, atol=2e-4)
         compared += 1
     assert compared >= 4
+
+
+def test_halves_of_given_states_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShardedSimulator, "_sum_over_processes", lambda self, rows: rows)
+    random, compared = np.random.default_rng(4), 0
+    for seed in range(16):
+        case = random_case(seed, 6, 5, 3)
+        circuit = case.circuit, case.inputs, case.parameters, case.observables
+        states = random.normal(size=(3, 64)) + 1j * random.normal(size=(3, 64))
+        states /= np.linalg.norm(states, axis=1, keepdims=True)
+        halves = [
+            ShardedSimulator(*circuit, StateGroup(2, rank, 1), takes_states=True)
+            for rank in range(2)
+        ]
+        if halves[0].plan.swaps or any(half._reads_other_shards for half in halves):
+            continue  # with real processes, as above
+        arguments = [*case.arguments(str(seed)), states.astype(np.complex64)]
+        tensors = [tf.constant(one) for one in arguments]
+        found = [results(half, *tensors) for half in halves]
+        whole = results(build_simulator(*circuit, initial_states=True), *tensors)
+        for first, second, expected in zip(*found, whole, strict=True):
+            np.testing.assert_allclose(first + second, expected, atol=2e-4)
+        compared += 1
+    assert compared >= 3
