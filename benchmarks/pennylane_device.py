@@ -4,13 +4,16 @@ python -m benchmarks.pennylane_device [CASE ...]
 
 Each round times one device after the other; a time is the fastest of the rounds. A step computes
 the loss of a batch and its gradients; the batch is one broadcast call of the QNode. The environment
-has PennyLane, PyTorch and JAX.
+has PennyLane, PyTorch and JAX. At last, it prints the memory of gradients of a batch that starts at
+states: without the batch itself, and with the gradient by it.
 """
 
 import argparse
+import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -19,10 +22,13 @@ import torch
 from pennylane.measurements import ExpectationMP
 from pennylane.typing import TensorLike
 
+import qfleet
 import qfleet.pennylane
+from qfleet import circuits
 
 Circuit = Callable[[TensorLike, TensorLike], ExpectationMP]
 MIN_ROUND_SECONDS = 0.5
+MEMORY_QUBITS, MEMORY_BATCH = 16, 64
 
 
 @dataclass(frozen=True)
@@ -224,8 +230,43 @@ def measure(steps: dict[str, Callable[[], np.ndarray]], rounds: int) -> dict[str
     return fastest
 
 
+def print_state_memory() -> None:
+    """Print the memory of gradients of a QCNN in complex64 with a state per example."""
+    model = circuits.qcnn(MEMORY_QUBITS, encoder="amplitude", features=2**MEMORY_QUBITS)
+    circuit = qfleet.compile(
+        *(model.circuit, model.inputs, model.parameters, model.observables),
+        initial_states=True,
+        dtype="complex64",
+    )
+    states = np.zeros((MEMORY_BATCH, 2**MEMORY_QUBITS), np.complex64)
+    states[:, 0] = 1
+    states += 0  # touches all of it
+    parameters = np.zeros(len(model.parameters))
+    for by_states in (False, True):
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        before = _memory("VmRSS")
+        found = circuit.value_and_gradient(
+            None, parameters, initial_states=states, state_gradients=by_states
+        )
+        used = _memory("VmHWM") - before
+        del found
+        print(
+            f"memory, {MEMORY_BATCH} states of {MEMORY_QUBITS} qubits ({states.nbytes / 1e6:.1f}"
+            f" MB), gradients by {'states, too' if by_states else 'parameters'}: {used / 1e6:.1f}"
+            " MB above the states",
+            flush=True,
+        )
+
+
+def _memory(name: str) -> int:
+    """Return a figure of this process's memory, in bytes."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split(f"{name}:")[1].split()[0]) * 1024
+
+
 def main() -> None:
-    """Print the times and their ratios."""
+    """Print the times and their ratios, and memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"one of {', '.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=3)
@@ -246,6 +287,7 @@ def main() -> None:
                 f" aim {aim})",
                 flush=True,
             )
+    print_state_memory()
 
 
 if __name__ == "__main__":
