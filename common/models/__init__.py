@@ -96,7 +96,7 @@ def _readouts(
         gradient_circuit=circuit.gradient_circuit,
         **sampler_arguments(settings),
         seed=settings.data.seed * 1009 + index,
-        initializer=initial_angles(circuit, settings.data.seed) if circuit.initial else None,
+        initializer=initial_angles(circuit, settings) if circuit.initial else None,
         name=f"circuit_{index}",
     )
     return layer(inputs)

@@ -76,28 +76,38 @@ class Around(keras.initializers.Initializer):
     Args:
         values: The values in radians.
         seed: Seed.
+        deviation: Standard deviation in radians.
     """
 
-    def __init__(self, values: Sequence[float], seed: int) -> None:
-        self._values, self._seed = tuple(values), seed
+    def __init__(self, values: Sequence[float], seed: int, deviation: float) -> None:
+        self._values, self._seed, self._deviation = tuple(values), seed, deviation
 
     def __call__(
         self, shape: Sequence[int], dtype: tf.DType | None = None, **_: object
     ) -> tf.Tensor:
         """Return angles of a shape that ends with the number of values."""
         generator = np.random.Generator(np.random.PCG64(self._seed))
-        drawn = generator.normal(0.0, INITIAL_DEVIATION, tuple(shape))
+        drawn = generator.normal(0.0, self._deviation, tuple(shape))
         return tf.constant(drawn + np.asarray(self._values), dtype or tf.float32)
 
     def get_config(self) -> dict[str, object]:
         """Return the arguments."""
-        return {"values": self._values, "seed": self._seed}
+        return {"values": self._values, "seed": self._seed, "deviation": self._deviation}
 
 
-def initial_angles(circuit: ModelCircuit, seed: int) -> keras.initializers.Initializer:
-    """Return the initializer of an ansatz: around its initial values, or else anywhere."""
+def initial_angles(circuit: ModelCircuit, settings: Settings) -> keras.initializers.Initializer:
+    """Return the initializer of an ansatz: around its initial values, or else anywhere.
+
+    A circuit that a search found has its initial values, unless there are several initializations.
+
+    Args:
+        circuit: The ansatz.
+        settings: MODEL, SEED and INITIALIZATIONS are used.
+    """
+    seed = settings.data.seed
     if circuit.initial:
-        return Around(circuit.initial, seed * 1009)
+        is_exact = is_circuit(settings.model.model) and settings.training.initialization_count == 1
+        return Around(circuit.initial, seed * 1009, 0.0 if is_exact else INITIAL_DEVIATION)
     return keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=seed * 1009)
 
 

@@ -30,7 +30,7 @@ def build_variational_model(features: int, settings: Settings, target: Target) -
     """
     rows = keras.Input((features,), name="rows")
     circuit = ansatz_circuit(settings, target)
-    initializer = initial_angles(circuit, settings.data.seed)
+    initializer = initial_angles(circuit, settings)
     angles = _circuit_inputs(rows, features, settings, target, circuit, initializer)
     has_own = settings.model.has_own_angles(target.members)
     trained = () if has_own else circuit.parameters

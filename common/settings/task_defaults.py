@@ -1,12 +1,16 @@
-"""Defaults of MODEL and QUBITS that follow TASK and DATA."""
+"""Defaults that follow TASK, DATA and MODEL."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
+from common.settings.circuit_file import is_circuit
 from common.settings.groups.experiment import PROBLEM_FILES, VARIATIONAL_TASKS
 
 ANSATZ = "hardware-efficient"
 """MODEL of a task without labelled examples: it fits every Hamiltonian and state."""
+
+FOUND_LEARNING_RATE = 0.01
+"""LEARNING_RATE of a circuit that a search found: steps of 0.1 leave its minimum."""
 
 MAX_FILE_BYTES = 1 << 26
 
@@ -24,7 +28,11 @@ def task_defaults(given: Mapping[str, object]) -> dict[str, object]:
         qubits = _width(str(given.get("data", "")))
         if qubits is not None:
             found["qubits"] = qubits
-    return found
+    if is_circuit(str(given.get("model", ""))):
+        found["learning_rate"] = FOUND_LEARNING_RATE
+        if "initialization_epochs" not in given:
+            found["initializations"] = 1
+    return {name: value for name, value in found.items() if name not in given}
 
 
 def _width(name: str) -> int | None:

@@ -26,7 +26,7 @@ class Evolution(SearchMethod):
 
     Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II" (IEEE Transactions on
     Evolutionary Computation 6, 2002). Children begin at the angles of their parents. Parents are
-    chosen among all results, the best of each structure.
+    chosen among all results, the best of each structure; of equal ones, those of the lowest loss.
 
     Args:
         population: Candidates per generation, and parents.
@@ -82,7 +82,8 @@ class Evolution(SearchMethod):
         spread = np.zeros(len(results))
         for value in np.unique(rank):
             spread[rank == value] = crowding(points[rank == value])
-        order = np.lexsort((-spread, rank))  # the best first
+        losses = np.array([one.energy for one in results])
+        order = np.lexsort((losses, -spread, rank))  # the best first
         return [results[at].candidate for at in order[: self.population]]
 
     def _child(

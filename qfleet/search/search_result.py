@@ -38,9 +38,13 @@ class SearchResult:
 
     @property
     def front(self) -> list[Result]:
-        """The results that no other beats in all objectives, the smallest error first."""
-        points = [[objective(one, name) for name in self.objectives] for one in self.history]
-        return [self.history[at] for at in pareto_front(points)] if points else []
+        """The results that no other beats in all objectives, the smallest error first.
+
+        Of equal ones, the one with the lowest energy or loss is kept.
+        """
+        every = sorted(self.history, key=lambda one: one.energy)
+        points = [[objective(one, name) for name in self.objectives] for one in every]
+        return [every[at] for at in pareto_front(points)] if points else []
 
     @property
     def best(self) -> Result:

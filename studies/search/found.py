@@ -109,7 +109,8 @@ class FoundCircuit:
 def front(definition: SearchDefinition, searches: Results) -> list[FoundCircuit]:
     """Return the circuits that no other of any seed beats in all objectives.
 
-    Errors that are equal in three digits, or are rounding, count as equal.
+    Errors that are equal in three digits, or are rounding, count as equal. Of equal circuits, the
+    one with the lowest loss is kept.
 
     Args:
         definition: The search.
@@ -121,6 +122,7 @@ def front(definition: SearchDefinition, searches: Results) -> list[FoundCircuit]
         for stage in search.stages.values()
         for one in stage.history
     ]
+    every.sort(key=lambda one: rounded(one[2].energy))
     points = [[_shown(one, name) for name in definition.objectives] for _, _, one in every]
     kept = [every[at] for at in pareto_front(points)] if points else []
     return [FoundCircuit(at, seed, one, stage) for at, (seed, stage, one) in enumerate(kept)]

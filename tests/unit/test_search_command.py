@@ -247,12 +247,13 @@ def test_data_have_a_front_a_test_split_and_a_model(searched, capsys) -> None:
     settings = Settings.from_args([*data, model], "train")
     rows = SearchDefinition.from_args(args).rows
     built = build_model(2, settings, "angle")
-    layer = built.get_layer("circuit_0")
-    content = json.loads((folder / "circuits/0.model.json").read_text())
-    layer.set_weights([np.array([content["angles"][one] for one in layer.parameters])])
     outputs = np.asarray(built(rows.validation.astype(np.float32)))[:, 0]
     loss = np.mean((outputs - rows.validation_labels) ** 2)
     assert loss == pytest.approx(first["energy"], abs=1e-5)
+    training = settings.training
+    assert (training.learning_rate, training.initialization_count) == (0.01, 1)
+    several = Settings.from_args([*data, model, "INITIALIZATION_EPOCHS=2"], "train").training
+    assert several.initialization_count > 1
     with pytest.raises(SettingsError, match="for a classification"):
         Settings.from_args(["TASK=energy", "DATA=tfim:2:1.0", model], "train")
     assert searched("NAME=t", *args[1:], "ENCODER=amplitude") == 2

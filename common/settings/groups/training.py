@@ -90,7 +90,11 @@ class TrainingSettings(SettingsGroup):
         float,
         Gt(0),
         Le(10),
-        Setting("peak learning rate of Adam, with cosine decay to 0", identity=True),
+        Setting(
+            "peak learning rate of Adam, with cosine decay to 0; 0.01 unless given for a MODEL that"
+            " a search found",
+            identity=True,
+        ),
     ] = 0.1
     loss: Annotated[
         str,
@@ -109,7 +113,8 @@ class TrainingSettings(SettingsGroup):
         Le(1000),
         Setting(
             "random initializations, of which the best is trained further; default:"
-            f" {AUTO_INITIALIZATIONS}, or as many as fit into three quarters of EPOCHS",
+            f" {AUTO_INITIALIZATIONS}, or as many as fit into three quarters of EPOCHS; 1 for a"
+            " MODEL that a search found",
             identity=True,
         ),
     ] = None
