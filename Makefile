@@ -267,7 +267,7 @@ fleet: ## simulate training on 1 to 10,000 preemptible workers: make fleet QUBIT
 	@exec $(python) -m qfleet fleet $(settings)
 
 .PHONY: plan
-plan: ## predict training time and cost, and recommend the number of workers, which SCALING=1 measures: make plan QUBITS=16 APPLY=1
+plan: ## predict training time and cost, and recommend the number of workers, which SCALING=1 measures, or the cost of a search: make plan QUBITS=16 APPLY=1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
 	@exec $(python) -m qfleet plan $(settings)

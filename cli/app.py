@@ -224,12 +224,24 @@ def _run_program(path: str, command: Subcommand, args: Sequence[str]) -> int:
         if target != "local":
             environment, module = LAUNCH if target == "k8s" else WORKER, CLIENT
             args = [command.on_cluster, *args]
+    if command.for_search and _names_search(args):
+        module = command.for_search
     if environment:
         environment.enter(path.removeprefix("qfleet "))
     sys.argv[:] = [path, *args]
     program = importlib.import_module(module)
     code = program.main()
     return code if isinstance(code, int) else 0
+
+
+def _names_search(args: Sequence[str]) -> bool:
+    """Return True if a setting is given that a search has, and a training has not."""
+    from common.settings import Settings
+    from common.settings.options import SYNONYMS, option_fields
+
+    names = {*SYNONYMS["search"], *option_fields("search")} - option_fields("plan").keys()
+    given = (arg.partition("=")[0].removeprefix("--").replace("-", "_") for arg in args)
+    return bool({one.lower() for one in given} & (names - Settings.fields().keys()))
 
 
 def _target(args: Sequence[str], command: Subcommand, *, is_client: bool) -> str:

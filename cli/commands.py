@@ -24,6 +24,7 @@ class Subcommand:
         usage: Words in front of its settings, such as `RUN`.
         on_cluster: The client's command that takes its place with TARGET=k8s, and its
             counterpart with TARGET=slurm; empty if the program itself handles TARGET.
+        for_search: The program that takes its place if settings of a search are given.
         words: Turns the words in front of the settings into settings.
     """
 
@@ -34,6 +35,7 @@ class Subcommand:
     examples: Sequence[str] = ()
     usage: str = ""
     on_cluster: str = ""
+    for_search: str = ""
     words: Rewrite | None = None
 
 
@@ -135,7 +137,11 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             "predict time and cost, and recommend the number of workers",
             "planning.__main__",
             "plan",
-            examples=("plan QUBITS=16 QUICK=1    with cached measurements",),
+            examples=(
+                "plan QUBITS=16 QUICK=1                          with cached measurements",
+                "plan NAME=h2 DATA=h2:0.74 BUDGET=2min           a search, with its settings",
+            ),
+            for_search="studies.search.plan",
         ),
         "fleet": Subcommand(
             "simulate a job on 1 to 10,000 workers that are lost at times",

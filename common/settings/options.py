@@ -20,7 +20,8 @@ from common.settings.groups.experiment import RUN_NAME, DataSettings, JobSetting
 PROPOSERS = ("pruning", "adapt", "growth", "evolution", "random")
 """Ways of `make search` to choose circuits, besides a command of the user."""
 
-_AMOUNT = r"[0-9]{1,9}(\.[0-9]{1,3})?(s|min|h|evaluations)"
+_TIME = r"[0-9]{1,9}(\.[0-9]{1,9})?(s|min|h|wh|money)"
+_LIMIT = rf"({_TIME}|[0-9]{{1,9}}evaluations)"
 
 
 class Options(SettingsGroup):
@@ -60,7 +61,7 @@ class StudyOptions(PricedOptions):
     ] = None
     budget: Annotated[
         str,
-        StringConstraints(pattern=r"^$|^[0-9]+(\.[0-9]+)?(s|min|h|wh|money)$"),
+        StringConstraints(pattern=rf"^({_TIME})?$"),
         Setting(
             "limit of a study over all of its starts; default: none",
             allowed="a number and its unit: s, min or h of wall time, wh (hours of workers), or"
@@ -103,7 +104,7 @@ class StudyOptions(PricedOptions):
     ] = None
 
 
-class SearchOptions(Options):
+class SearchOptions(PricedOptions):
     """Options of `make search`: which circuits it tries, how, and when it ends."""
 
     title: ClassVar[str] = f"Options of {command('search')}"
@@ -134,11 +135,12 @@ class SearchOptions(Options):
     ] = ""
     budget: Annotated[
         str,
-        StringConstraints(pattern=rf"^{_AMOUNT}(,{_AMOUNT})?$"),
+        StringConstraints(pattern=rf"^{_LIMIT}(,{_LIMIT})?$"),
         Setting(
             "limit of each seed over all starts",
-            allowed="a number and its unit: s, min or h, or evaluations of an energy and its"
-            " gradient; or both with a comma, such as 10min,50000evaluations",
+            allowed="a number and its unit: s, min or h, money (with PRICE_PER_WORKER_HOUR), or"
+            " evaluations of an energy and its gradient; or two with a comma, such as"
+            " 10min,50000evaluations",
         ),
     ] = "5min"
 

@@ -24,6 +24,7 @@ from qfleet.engine.cpus import usable_cpu_count
 from qfleet.problems import Hamiltonian
 from qfleet.search import DataTask
 from studies.axes import Axis, parse_axis
+from studies.budget import Budget
 from studies.command_line import read_words
 
 FORMAT = 1
@@ -35,42 +36,6 @@ MAX_TRAIN_ROWS, MAX_VALIDATION_ROWS = 256, 1024
 
 _MAX_SAMPLED = 50_000
 _DATA_METHODS = ("evolution", "pruning", "random")
-_UNIT_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-
-
-@dataclass(frozen=True)
-class SearchBudget:
-    """Limits of each seed, over all of its starts.
-
-    Attributes:
-        text: BUDGET.
-        seconds: Most seconds; None without a limit.
-        evaluations: Most evaluations of an energy and its gradient; None without a limit.
-    """
-
-    text: str
-    seconds: float | None = None
-    evaluations: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read BUDGET, which is validated.
-
-        Raises:
-            SettingsError: It has two limits of one kind, or allows nothing.
-        """
-        limits: dict[str, float] = {}
-        for part in text.split(","):
-            found = re.fullmatch(r"([0-9.]+)([a-z]+)", part)
-            assert found
-            kind = "evaluations" if found[2] == "evaluations" else "seconds"
-            if kind in limits:
-                raise SettingsError(f"BUDGET={text} has two limits of {kind}: give one of them")
-            limits[kind] = float(found[1]) * _UNIT_SECONDS.get(found[2], 1.0)
-        if min(limits.values()) <= 0 or limits.get("evaluations", 1) < 1:
-            raise SettingsError(f"BUDGET={text} allows nothing: raise it")
-        count = limits.get("evaluations")
-        return cls(text, limits.get("seconds"), None if count is None else int(count))
 
 
 @dataclass(frozen=True)
@@ -131,9 +96,9 @@ class SearchDefinition:
         return usable_cpu_count() if workers == AUTO else workers
 
     @cached_property
-    def budget(self) -> SearchBudget:
-        """BUDGET."""
-        return SearchBudget.parse(self.options.budget)
+    def budget(self) -> Budget:
+        """BUDGET, of each seed over all of its starts."""
+        return Budget.parse(self.options.budget, self.options.price_per_worker_hour)
 
     @cached_property
     def problem(self) -> Hamiltonian | DataTask:

@@ -49,7 +49,7 @@ def render(
             f" {plural(len(searches), 'seed')}"
         ),
         warnings=(refused and [f"{plural(refused, 'proposal')} were refused."]) or [],
-        cards=_cards(searches, found),
+        cards=_cards(definition, searches, found),
         footer=f"Created by qfleet from {folder.path}",
         facts=_facts(folder.read(), definition),
         front=_front(definition, found),
@@ -82,17 +82,22 @@ def points_of(one: FoundCircuit) -> tuple[int, float]:
     return one.result.two_qubit_gates, one.result.error
 
 
-def _cards(searches: Results, found: list[FoundCircuit]) -> list[tuple[str, str, str]]:
+def _cards(
+    definition: SearchDefinition, searches: Results, found: list[FoundCircuit]
+) -> list[tuple[str, str, str]]:
     cards = []
     if found:
         best = found[0].result
         cards.append(("lowest error", f"{best.error:.1e}", plural(best.two_qubit_gates, "CNOT")))
     evaluations = sum(one.evaluations for one in searches)
+    seconds = sum(one.seconds for one in searches)
     cards += [
         ("circuits of the front", str(len(found)), "that no other beats"),
         ("evaluations", f"{evaluations:,}", "of the loss and its gradient"),
-        ("time", duration(sum(one.seconds for one in searches)), "of all seeds"),
+        ("time", duration(seconds), "of all seeds"),
     ]
+    if price := definition.options.price_per_worker_hour:
+        cards.append(("cost", f"{seconds / 3600 * price:.2f}", f"at {price:g} per hour"))
     return cards
 
 

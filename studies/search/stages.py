@@ -22,6 +22,7 @@ from qfleet.search import (
     Space,
     search,
 )
+from studies.budget import Budget
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
 
@@ -111,6 +112,7 @@ class SeedSearch:
         folder: Its folder.
         seed: The seed.
         report: Is called after each generation.
+        budget: Its limit; BUDGET unless given.
         stages: Results of its stages so far, by name.
         running: Results of the stage that runs.
     """
@@ -119,6 +121,7 @@ class SeedSearch:
     folder: SearchFolder
     seed: int
     report: Report
+    budget: Budget | None = None
     stages: dict[str, SearchResult] = field(default_factory=dict)
     running: Sequence[Result] = ()
 
@@ -166,14 +169,18 @@ class SeedSearch:
         """Seconds of all starts so far."""
         return sum(self._seconds.values())
 
+    @property
+    def _budget(self) -> Budget:
+        return self.budget or self.definition.budget
+
     def _is_used_up(self) -> bool:
-        budget = self.definition.budget
+        budget = self._budget
         return (budget.evaluations is not None and self.evaluations >= budget.evaluations) or (
             budget.seconds is not None and self.seconds >= budget.seconds
         )
 
     def _search(self, stage: Stage) -> SearchResult:
-        definition, budget = self.definition, self.definition.budget
+        definition, budget = self.definition, self._budget
         before = self._seconds.get(stage.name, 0.0)
         others = self.seconds - before
         started = time.monotonic()

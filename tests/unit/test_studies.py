@@ -178,6 +178,8 @@ def test_budget_counts_wall_time_workers_or_money() -> None:
         assert budget.is_used_up(clock) == used_up, text
     assert not Budget().is_used_up(clock)
     assert Budget.parse("0.5money", price=0.5).is_used_up(clock)
+    both = Budget.parse("0.5h,80evaluations", price=0)
+    assert (both.seconds, both.evaluations) == (1800, 80)
     with pytest.raises(SettingsError, match="PRICE_PER_WORKER_HOUR"):
         Budget.parse("1money", price=0)
 

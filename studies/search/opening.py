@@ -1,0 +1,46 @@
+"""Reading of the problem and the space, with all checks, for a search and for its plan."""
+
+from common import events
+from common.errors import SettingsError
+from common.text import plural
+from common.waiting import Waiting
+from qfleet.search import Space
+from studies.search.definition import SearchDefinition
+from studies.search.space_of import space_of
+from studies.search.stages import first_stage
+
+
+def open_space(definition: SearchDefinition) -> Space:
+    """Return the space of a search, and print what is searched.
+
+    Args:
+        definition: The search.
+
+    Raises:
+        DataError: The problem can't be read.
+        SettingsError: A setting does not fit the problem, or BUDGET allows no generation.
+    """
+    with Waiting(f"DATA={definition.settings.data.data}"):
+        space = space_of(definition)
+        _require_generation(definition, space)
+        _ = definition.reference
+    log(
+        f"Search {definition.name}: SPACE={definition.space} has {plural(len(space.gates), 'gate')}"
+        f" on {plural(len(space.qubits), 'qubit')}; METHOD={definition.method},"
+        f" {plural(len(definition.seeds), 'seed')}, BUDGET={definition.budget.text} each"
+    )
+    return space
+
+
+def log(text: str) -> None:
+    """Print a line."""
+    events.emit("log", text, level="INFO")
+
+
+def _require_generation(definition: SearchDefinition, space: Space) -> None:
+    budget, least = definition.budget, first_stage(definition, space).method.generation
+    if budget.evaluations is not None and budget.evaluations < least:
+        raise SettingsError(
+            f"BUDGET={budget.text} is less than one generation of"
+            f" METHOD={definition.method}, which has {least} circuits: raise BUDGET"
+        )
