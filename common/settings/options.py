@@ -129,7 +129,8 @@ class SearchOptions(PricedOptions):
         StringConstraints(max_length=1000),
         Setting(
             "way to choose circuits; default: pruning, or evolution for data",
-            allowed=f"{', '.join(PROPOSERS)}, or a command that proposes circuits",
+            allowed=f"{', '.join(PROPOSERS)}, or a command that proposes circuits; for data also"
+            " evolution:N and random:N, where N circuits are scored for each that is trained",
             choices=PROPOSERS,
         ),
     ] = ""

@@ -31,6 +31,7 @@ from qfleet.search.history import append, identity_of, resumed
 from qfleet.search.methods import Random, SearchMethod, Task
 from qfleet.search.optimizers import adam, lbfgs
 from qfleet.search.records import Candidate, Result
+from qfleet.search.screening import Screening
 from qfleet.search.search_result import SearchResult, circuit_of
 from qfleet.search.space import Space
 from qfleet.search.trainer import CandidateTrainer, Screen, Trained, Training
@@ -123,14 +124,16 @@ def search(
     _require_fidelity(objectives, calibration)
     training = Training(optimizer, _OPTIMIZERS[optimizer], steps, tolerance, starts, 0.3)
     trainer: CandidateTrainer | DataTrainer
+    screening: Screening | None
     if isinstance(problem, DataTask):
         observable, exact, screen = problem, reference, None
+        screening = Screening(space, problem, calibration, seed)
         trainer = DataTrainer(space, problem, training)
     else:
         observable, exact = _observable(problem, space, reference)
-        screen = _screen(space, observable, seed)
+        screen, screening = _screen(space, observable, seed), None
         trainer = CandidateTrainer(space, observable, training)
-    task = Task(space, screen, seed, tuple(objectives))
+    task = Task(space, screen, seed, tuple(objectives), screening)
     identity = identity_of(observable, space, chosen, seed, training, exact)
     history = resumed(file, identity)
     for generation in sorted({one.generation for one in history}):

@@ -32,16 +32,23 @@ class Evolution(SearchMethod):
         population: Candidates per generation, and parents.
         most_gates: Most gates of a candidate.
         start: Candidates of the first generation, in the place of random ones.
+        drawn: For data, candidates that are drawn per candidate that is trained: those with the
+            highest scores before any training, as in `Task.best`.
     """
 
     name = "evolution"
 
     def __init__(
-        self, population: int = 32, most_gates: int = 20, start: Sequence[Candidate] = ()
+        self,
+        population: int = 32,
+        most_gates: int = 20,
+        start: Sequence[Candidate] = (),
+        drawn: int = 1,
     ) -> None:
         self.population: int = integer(2)(population, "population")
         self.most_gates: int = integer(1)(most_gates, "most_gates")
         self.start = tuple(start)
+        self.drawn: int = integer(1)(drawn, "drawn")
 
     @property
     def generation(self) -> int:
@@ -56,8 +63,9 @@ class Evolution(SearchMethod):
         found: dict[str, Candidate] = {}
         if not history:
             found = {one.key: one for one in self.start[: self.population]}
-        for _ in range(20 * self.population):  # a small space may have no more structures
-            if len(found) == self.population:
+        count = self.drawn * self.population
+        for _ in range(20 * count):  # a small space may have no more structures
+            if len(found) == count:
                 break
             if parents:
                 child = self._child(task, parents, random)
@@ -65,7 +73,7 @@ class Evolution(SearchMethod):
                 child = random_candidate(task.space, random, self.most_gates)
             if child.gates and child.key not in known:
                 found.setdefault(child.key, child)
-        return list(found.values())
+        return task.best([*found.values()], self.population)
 
     def _survivors(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         best: dict[str, Result] = {}

@@ -76,9 +76,19 @@ def representational_capacity(
     compiled = compile_circuit(circuit, [*names, *angles], (), words)
     values = np.asarray(compiled.expectation(np.concatenate(columns, axis=1)))
     states = np.concatenate([np.ones((len(values), 1)), values], axis=1).reshape(draws, count, -1)
-    states /= np.linalg.norm(states, axis=2, keepdims=True)
-    similarity = np.einsum("dip,djp->ij", states, states) / draws
-    wanted = kinds[:, None] == kinds[None, :]
+    return similarity_to_labels(states, kinds)
+
+
+def similarity_to_labels(states: np.ndarray, labels: np.ndarray) -> float:
+    """Return 1 minus the mean squared distance of similarities from those of the labels.
+
+    Args:
+        states: [D, n, K] coefficients of the Pauli words of states, for D draws of angles.
+        labels: [n].
+    """
+    scaled = states / np.linalg.norm(states, axis=2, keepdims=True)
+    similarity = np.einsum("dip,djp->ij", scaled, scaled, optimize=True) / len(states)
+    wanted = labels[:, None] == labels[None, :]
     return float(1 - np.mean((similarity - wanted) ** 2))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from qfleet.argument_checks import integer
 from qfleet.errors import ArgumentError
 from qfleet.search.records import Candidate, Result
+from qfleet.search.screening import Screening
 from qfleet.search.space import Space
 from qfleet.search.trainer import Screen
 
@@ -22,12 +23,14 @@ class Task:
         screen: Gradients of the space's gates; None for a task of data.
         seed: Seed of all choices.
         objectives: Names of what a result has, to be minimised.
+        screening: Scores of untrained candidates for data; None for a Hamiltonian.
     """
 
     space: Space
     screen: Screen | None
     seed: int
     objectives: tuple[str, ...]
+    screening: Screening | None = None
 
     def random(self, generation: int) -> np.random.Generator:
         """Return the source of random numbers of a generation."""
@@ -45,6 +48,27 @@ class Task:
                 " GatePruning, Evolution or Random"
             )
         return self.screen.gradients(candidates)
+
+    def best(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+        """Return some candidates with the highest scores before any training.
+
+        The scores are representational capacity and, on a device, noise resilience.
+
+        Args:
+            candidates: The candidates.
+            count: Most candidates that are returned; if there are no more, there are no scores.
+
+        Raises:
+            ArgumentError: The task is not one of data, which have labels.
+        """
+        if len(candidates) <= count:
+            return list(candidates)
+        if self.screening is None:
+            raise ArgumentError(
+                "drawn is above 1, and candidates for a Hamiltonian have no score before they are"
+                " trained: pass drawn=1"
+            )
+        return self.screening.best(candidates, count)
 
     def points(self, results: Sequence[Result]) -> np.ndarray:
         """Return the objectives of results, [n, K]."""
@@ -92,13 +116,16 @@ class Random(SearchMethod):
     Args:
         population: Candidates per generation.
         most_gates: Most gates of a candidate.
+        drawn: For data, candidates that are drawn per candidate that is trained: those with the
+            highest scores before any training, as in `Task.best`.
     """
 
     name = "random"
 
-    def __init__(self, population: int = 32, most_gates: int = 12) -> None:
+    def __init__(self, population: int = 32, most_gates: int = 12, drawn: int = 1) -> None:
         self.population: int = integer(1)(population, "population")
         self.most_gates: int = integer(1)(most_gates, "most_gates")
+        self.drawn: int = integer(1)(drawn, "drawn")
 
     @property
     def generation(self) -> int:
@@ -108,9 +135,9 @@ class Random(SearchMethod):
     def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         """Return the candidates of the next generation; see `SearchMethod.ask`."""
         random = task.random(next_generation(history))
-        return [
-            random_candidate(task.space, random, self.most_gates) for _ in range(self.population)
-        ]
+        count = self.drawn * self.population
+        found = [random_candidate(task.space, random, self.most_gates) for _ in range(count)]
+        return task.best(found, self.population)
 
 
 def random_candidate(space: Space, random: np.random.Generator, most_gates: int) -> Candidate:

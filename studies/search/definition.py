@@ -36,6 +36,7 @@ MAX_TRAIN_ROWS, MAX_VALIDATION_ROWS = 256, 1024
 
 _MAX_SAMPLED = 50_000
 _DATA_METHODS = ("evolution", "pruning", "random")
+_SCORED_METHODS = re.compile(r"(evolution|random):([1-9][0-9]{0,2})")
 
 
 @dataclass(frozen=True)
@@ -186,10 +187,21 @@ class SearchDefinition:
         return self.options.proposer or ("evolution" if self.has_data else "pruning")
 
     @property
+    def method_name(self) -> str:
+        """METHOD without the number of circuits that are scored."""
+        scored = _SCORED_METHODS.fullmatch(self.method)
+        return scored[1] if scored else self.method
+
+    @property
+    def drawn(self) -> int:
+        """Circuits that are scored for each that is trained."""
+        scored = _SCORED_METHODS.fullmatch(self.method)
+        return int(scored[2]) if scored else 1
+
+    @property
     def command(self) -> tuple[str, ...]:
         """The command of METHOD, as words; none for a method of qfleet."""
-        chosen = self.method
-        return () if chosen in PROPOSERS else tuple(shlex.split(chosen))
+        return () if self.method_name in PROPOSERS else tuple(shlex.split(self.method))
 
     @property
     def calibration(self) -> Calibration | None:
@@ -251,10 +263,15 @@ class SearchDefinition:
             SettingsError: It is neither.
         """
         chosen = self.method
-        if self.has_data and chosen not in _DATA_METHODS:
+        if self.has_data and self.method_name not in _DATA_METHODS:
             raise SettingsError(
                 f"METHOD={chosen} does not fit TASK={self.settings.data.task}: choose one of"
-                f" {', '.join(_DATA_METHODS)}"
+                f" {', '.join(_DATA_METHODS)}, evolution:N and random:N"
+            )
+        if self.drawn > 1 and not self.has_data:
+            raise SettingsError(
+                f"METHOD={chosen} scores circuits by labels, which TASK={self.settings.data.task}"
+                f" does not have: set METHOD={self.method_name}"
             )
         try:
             words = self.command
@@ -265,5 +282,5 @@ class SearchDefinition:
                 f"METHOD={chosen} is neither {', '.join(PROPOSERS)} nor a command, since there is"
                 f" no program {words[0]}" + did_you_mean(chosen, PROPOSERS)
             )
-        if not words and chosen not in PROPOSERS:
+        if not words and self.method_name not in PROPOSERS:
             raise SettingsError(f"METHOD={chosen} is empty: choose one of {', '.join(PROPOSERS)}")

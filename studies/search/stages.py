@@ -78,9 +78,13 @@ def first_stage(definition: SearchDefinition, space: Space, seed: int = 0) -> St
         space: Its gates.
         seed: The seed, of the first angles for data.
     """
-    chosen = definition.method
+    chosen = definition.method_name
     if definition.has_data:
-        method = _pruned_layers(space, seed) if chosen == "pruning" else _METHODS[chosen]()
+        method: SearchMethod
+        if chosen == "pruning":
+            method = _pruned_layers(space, seed)
+        else:
+            method = {"evolution": Evolution, "random": Random}[chosen](drawn=definition.drawn)
         return Stage("", space, method, steps=60, tolerance=1e-4)
     if chosen == "pruning":
         if space.ordered:

@@ -63,6 +63,8 @@ def test_definition_has_seeds_budget_and_default_space() -> None:
         (["TASK=state", "DATA=ghz"], "TASK=state"),
         (["TASK=classification", "DATA=t.csv", "METHOD=adapt"], "METHOD=adapt"),
         (["TASK=regression", "DATA=t.csv", "SPACE=blocks"], "SPACE=blocks"),
+        (["METHOD=evolution:8"], "METHOD=evolution"),
+        (["TASK=regression", "DATA=t.csv", "METHOD=pruning:8"], "METHOD=pruning:8"),
         (["METHOD=grwoth"], "did you mean growth?"),
         (["METHOD='"], "METHOD"),
         (["SPACE=ring"], "SPACE=ring"),
@@ -228,7 +230,7 @@ def write_table() -> None:
 def test_data_have_a_front_a_test_split_and_a_model(searched, capsys) -> None:
     write_table()
     data = ("TASK=classification", "DATA=table.csv", "QUBITS=2")
-    args = ("NAME=s", *data, "SPACE=layers:1", "BUDGET=64evaluations")
+    args = ("NAME=s", *data, "SPACE=layers:1", "METHOD=evolution:3", "BUDGET=64evaluations")
     assert searched(*args) == 0
     output = capsys.readouterr().out
     assert "test accuracy" in output

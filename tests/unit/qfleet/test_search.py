@@ -258,6 +258,7 @@ def commuting() -> Space:
     [
         (lambda: (named("tfim:2:0.0"), commuting()), {"evaluations": 99}, "commute"),
         (lambda: (ising(), blocks(4), Evolution(16)), {"evaluations": 15}, "one generation"),
+        (lambda: (ising(), blocks(4), Evolution(drawn=2)), {"evaluations": 99}, "pass drawn=1"),
         (lambda: (ising(), blocks(4)), {}, "the budget is missing"),
         (lambda: (ising(), blocks(4)), {"seconds": -1}, "positive"),
         (lambda: (ising(), blocks(4), "genetic"), {"evaluations": 9}, "choose adapt"),

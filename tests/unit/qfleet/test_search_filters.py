@@ -5,9 +5,17 @@ import numpy as np
 import pytest
 import sympy
 
-from qfleet.devices import add_device_noise, map_to_device
+from qfleet.devices import Calibration, add_device_noise, map_to_device
 from qfleet.errors import ArgumentError
-from qfleet.search import clifford_noise_resilience, representational_capacity
+from qfleet.search import (
+    Candidate,
+    DataTask,
+    Space,
+    clifford_noise_resilience,
+    layers,
+    representational_capacity,
+)
+from qfleet.search.screening import Screening
 from tests.support.devices import made_up_device
 
 A, B = cirq.LineQubit.range(2)
@@ -96,3 +104,46 @@ def test_capacity_of_wrong_arguments_is_refused(rows, labels, read, word) -> Non
     circuit = cirq.Circuit(cirq.rx(X)(A), cirq.rz(T)(A), cirq.I(B))
     with pytest.raises(ArgumentError, match=word):
         representational_capacity(circuit, ["x"], rows, labels, read)
+
+
+def screened(calibration: Calibration | None = None) -> tuple[Space, Screening]:
+    rows = np.random.default_rng(2).uniform(-1.5, 1.5, (20, 2))
+    labels = np.sign(np.arange(20) - 9.5)
+    rows[:, 0] = 1.2 * labels + 0.1 * rows[:, 1]
+    task = DataTask(rows, labels, rows, labels, "signs")
+    space = layers(2, 1, inputs=task.inputs)
+    return space, Screening(space, task, calibration, 3)
+
+
+def candidates(space: Space, *features: str) -> list[Candidate]:
+    encoders = {gate.feature: at for at, gate in enumerate(space.gates) if gate.feature}
+    return [Candidate((encoders[one],), (0.0,)) for one in features]
+
+
+def test_screening_prefers_the_feature_that_labels_follow() -> None:
+    space, found = screened()
+    every = candidates(space, *found._task.inputs[::-1])
+    values = found.capacities(every)
+    assert values[1] > values[0] + 0.1
+    assert found.best(every, 1) == [every[1]]
+
+
+def test_screening_of_one_qubit_is_the_capacity() -> None:
+    rows = np.linspace(-1.4, 1.4, 20)[:, np.newaxis]
+    labels = np.sign(rows[:, 0])
+    task = DataTask(rows, labels, rows, labels, "signs")
+    space = layers(1, 2, inputs=task.inputs)
+    gates = tuple(at for at, gate in enumerate(space.gates) if gate.feature)
+    (value,) = Screening(space, task, None, 0).capacities([Candidate(gates, (0.0, 0.0))])
+    circuit = space.circuit(gates, (0.0, 0.0))
+    alone = representational_capacity(circuit, task.inputs, rows, labels, space.qubits)
+    assert value == pytest.approx(alone, abs=1e-6)
+
+
+def test_screening_on_a_device_prefers_fewer_gates() -> None:
+    space, found = screened(made_up_device())
+    (short,) = candidates(space, found._task.inputs[0])
+    noisy = [at for at, gate in enumerate(space.gates) if len(gate.operations[0].qubits) == 2]
+    long = Candidate((*short.gates, *noisy), (0.0,))
+    assert found.resilience(short) > found.resilience(long)
+    assert found.best([long, short, *candidates(space, found._task.inputs[1])], 1) == [short]

@@ -1,0 +1,139 @@
+"""Choice among candidates for data before any training: capacity, and resilience to noise."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import final
+
+import cirq
+import numpy as np
+import sympy
+
+from qfleet.devices.calibration import Calibration
+from qfleet.search.data_task import DataTask
+from qfleet.search.filters import (
+    MAX_READ_QUBITS,
+    clifford_noise_resilience,
+    similarity_to_labels,
+)
+from qfleet.search.records import Candidate
+from qfleet.search.space import Space
+from qfleet.search.super_circuit import SuperCircuit
+
+_ROWS = 32  # of all labels
+_DRAWS = 8  # of all angles
+_REPLICAS = 32
+_MOST_ROWS = 1 << 16  # of one call
+_NOISE_IMPORTANCE = 0.25  # exponent of the resilience: that of Elivagar
+_MEASURED = 2  # candidates whose resilience is computed, per candidate that is kept
+
+
+@final
+class Screening:
+    """Scores of untrained candidates for data, after Elivagar (arXiv:2401.09393).
+
+    Args:
+        space: The ordered space of the candidates.
+        task: The data, of whose training rows some are used.
+        calibration: A device; None for none.
+        seed: Seed of rows and angles.
+    """
+
+    def __init__(
+        self, space: Space, task: DataTask, calibration: Calibration | None, seed: int
+    ) -> None:
+        self._space, self._task = space, task
+        self._calibration, self._seed = calibration, seed
+
+    def best(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+        """Return the candidates with the highest scores, the highest first.
+
+        The score is the capacity. With a device, it is the capacity times the resilience to the
+        power of 0.25, for twice as many candidates with the highest capacities.
+
+        Args:
+            candidates: The candidates; their angles are not used.
+            count: Number of candidates that are returned.
+        """
+        if len(candidates) <= count:
+            return list(candidates)
+        scores = self.capacities(candidates)
+        order = np.argsort(-scores, kind="stable")
+        if self._calibration is not None:
+            order = order[: _MEASURED * count]
+            for at in order:
+                scores[at] *= max(self.resilience(candidates[at]), 0.0) ** _NOISE_IMPORTANCE
+            order = order[np.argsort(-scores[order], kind="stable")]
+        return [candidates[at] for at in order[:count]]
+
+    def capacities(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        """Compute the representational capacities, in one call for up to 256 candidates.
+
+        The states are those of all qubits one by one. Features are not scaled.
+
+        Args:
+            candidates: C candidates.
+
+        Returns:
+            [C], as `representational_capacity`.
+        """
+        count = _MOST_ROWS // (_DRAWS * len(self._rows[1]))
+        parts = [candidates[at : at + count] for at in range(0, len(candidates), count)]
+        return np.concatenate([self._capacities(part) for part in parts])
+
+    def resilience(self, candidate: Candidate) -> float:
+        """Compute `clifford_noise_resilience`, of up to 4 qubits that are read."""
+        assert self._calibration is not None
+        names = [f"angle_{at}" for at in range(self._space.angle_count(candidate.gates))]
+        circuit = self._space.circuit(candidate.gates, sympy.symbols(names))
+        read = self._space.qubits[:MAX_READ_QUBITS]
+        return clifford_noise_resilience(
+            circuit, self._calibration, read, replicas=_REPLICAS, seed=self._seed
+        )
+
+    def _capacities(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        program, (features, kinds) = self._program, self._rows
+        columns = [gate.feature for gate in self._space.gates for _ in gate.angles]
+        encoded = np.array([bool(name) for name in columns])
+        drawn = self._random.uniform(-np.pi, np.pi, (_DRAWS, program.angles))
+        angles = np.repeat(drawn[:, np.newaxis], len(features), axis=1)
+        angles[..., encoded] = features[:, [self._task.inputs.index(one) for one in columns if one]]
+        masks = np.zeros((len(candidates), len(program.gates)), bool)
+        for row, one in enumerate(candidates):
+            masks[row, list(one.gates)] = True
+        own = np.where(program.owned(masks)[:, np.newaxis, np.newaxis], angles, 0.0)
+        each = _DRAWS * len(features)
+        values, _ = program.readouts(
+            np.repeat(masks, each, axis=0), own.reshape(-1, program.angles)
+        )
+        states = values.reshape(len(candidates), _DRAWS, len(features), -1)
+        constant = np.full((*states.shape[:3], 1), len(self._space.qubits) ** 0.5)
+        whole = np.concatenate([constant, states], axis=3)
+        return np.array([similarity_to_labels(one, kinds) for one in whole])
+
+    @property
+    def _random(self) -> np.random.Generator:
+        return np.random.default_rng([self._seed, 2])
+
+    @cached_property
+    def _program(self) -> SuperCircuit:
+        space = self._space
+        words = [
+            cirq.PauliSum.wrap(pauli(qubit))
+            for qubit in space.qubits
+            for pauli in (cirq.X, cirq.Y, cirq.Z)
+        ]
+        return SuperCircuit(space.gates, words, space.qubits, space.start)
+
+    @cached_property
+    def _rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Features and kinds of some training rows, as many of each kind as possible.
+
+        Numbers have two kinds: below their median, and others.
+        """
+        task = self._task
+        kinds = task.labels >= np.median(task.labels) if task.kind == "number" else task.labels
+        order = self._random.permutation(len(kinds))
+        known = np.unique(kinds)
+        chosen = [order[kinds[order] == one][: max(_ROWS // len(known), 2)] for one in known]
+        rows = np.concatenate(chosen)
+        return task.train[rows], kinds[rows]
