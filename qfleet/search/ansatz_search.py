@@ -1,5 +1,6 @@
 """The search: candidates of a method, trained in batches, until the budget is spent."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -133,7 +134,8 @@ def search(
         observable, exact = _observable(problem, space, reference)
         screen, screening = _screen(space, observable, seed), None
         trainer = CandidateTrainer(space, observable, training)
-    task = Task(space, screen, seed, tuple(objectives), screening)
+    deadline = math.inf if seconds is None else start + seconds
+    task = Task(space, screen, seed, tuple(objectives), screening, deadline)
     identity = identity_of(observable, space, chosen, seed, training, exact)
     history = resumed(file, identity)
     for generation in sorted({one.generation for one in history}):
@@ -144,7 +146,7 @@ def search(
     while not (target is not None and any(map(target, history))):
         if evaluations is not None and spent >= evaluations:
             break
-        if seconds is not None and history and time.monotonic() - start >= seconds:
+        if history and time.monotonic() >= deadline:
             break
         candidates = chosen.ask(task, history)
         if not candidates:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 
 import cirq
@@ -23,6 +24,8 @@ from qfleet.search.space import free_angle
 MAX_OUTPUT = 1 << 24
 """Most bytes of a program's output that are read."""
 
+_ATTEMPTS = 3  # processes in a row that propose no circuit
+
 
 class External(SearchMethod):
     """Candidates that a program proposes: one process per generation.
@@ -36,7 +39,7 @@ class External(SearchMethod):
 
     Args:
         command: The program and its arguments; no shell reads them.
-        seconds: Time limit of a process.
+        seconds: Time limit of a process, which the end of the budget stops, too.
         generations: Processes of a search.
         most: Most proposals that are taken of a process.
 
@@ -67,30 +70,44 @@ class External(SearchMethod):
     def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         """Return the candidates of the next generation; see `SearchMethod.ask`.
 
+        A failure of the program in a later generation ends the search: `invalid` has the sentence.
+
         Raises:
-            ArgumentError: The program can't be started, fails, exceeds the time limit, or none of
-                its proposals is a circuit; the message has one sentence.
+            ArgumentError: In the first generation, the program can't be started, fails, exceeds the
+                time limit or the budget, or none of its proposals is a circuit, three times in a
+                row; the message has one sentence.
         """
         generation = history[-1].generation + 1 if history else 0
         if generation >= self.generations:
             return []
-        lines = self._run("\n".join(self._input(task, history, generation)) + "\n")
-        found: list[Candidate] = []
+        try:
+            return self._proposals(task, history, generation)
+        except ArgumentError as error:
+            if not history:
+                raise
+            self.invalid.append(str(error))
+            return []
+
+    def _proposals(self, task: Task, history: Sequence[Result], generation: int) -> list[Candidate]:
+        """Return the circuits of the first process that proposes some, of up to _ATTEMPTS."""
         refused = 0
-        for line in lines:
-            if len(found) == self.most:
-                break
-            try:
-                found.append(proposal(line, task.space.qubits))
-            except LibraryError as error:
-                refused += 1
-                self.invalid.append(str(error))
-        if lines and not found:
-            raise ArgumentError(
-                f"none of the {refused} proposals of {self.command[0][:80]} is a circuit: the last"
-                f" was refused, since {self.invalid[-1]}"
-            )
-        return found
+        for _ in range(_ATTEMPTS):
+            lines = self._run("\n".join(self._input(task, history, generation)) + "\n", task)
+            found: list[Candidate] = []
+            for line in lines:
+                if len(found) == self.most:
+                    break
+                try:
+                    found.append(proposal(line, task.space.qubits))
+                except LibraryError as error:
+                    refused += 1
+                    self.invalid.append(str(error))
+            if found or not lines:
+                return found
+        raise ArgumentError(
+            f"none of the {refused} proposals of {self.command[0][:80]} is a circuit: the last"
+            f" was refused, since {self.invalid[-1]}"
+        )
 
     def _input(self, task: Task, history: Sequence[Result], generation: int) -> list[str]:
         names = [str(qubit) for qubit in task.space.qubits]
@@ -113,8 +130,10 @@ class External(SearchMethod):
         lines += [{"invalid": reason} for reason in self.invalid]
         return [json.dumps(line) for line in lines]
 
-    def _run(self, text: str) -> list[str]:
+    def _run(self, text: str, task: Task) -> list[str]:
+        """Return the lines that a process writes for a text, before the budget ends."""
         program = self.command[0][:80]
+        left = max(task.deadline - time.monotonic(), 0.0)
         with tempfile.TemporaryFile() as output:  # a pipe would have to be read while it waits
             try:
                 process = subprocess.Popen(
@@ -130,11 +149,12 @@ class External(SearchMethod):
                     " arguments as a list"
                 ) from None
             try:
-                process.communicate(text.encode(), timeout=self.seconds)
+                process.communicate(text.encode(), timeout=min(self.seconds, left))
             except subprocess.TimeoutExpired:
+                is_budget = left < self.seconds
                 raise ArgumentError(
-                    f"{program} has not ended after {self.seconds:g} s, so that it was stopped:"
-                    " let it write its proposals and end earlier"
+                    f"{program} has not ended after {min(self.seconds, left):.3g} s, so that it was"
+                    " stopped: " + ("raise the budget" if is_budget else "let it end earlier")
                 ) from None
             finally:
                 _stop(process)

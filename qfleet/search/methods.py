@@ -1,5 +1,6 @@
 """Choice of candidates: the interface of all methods, and random choice."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ class Task:
         seed: Seed of all choices.
         objectives: Names of what a result has, to be minimised.
         screening: Scores of untrained candidates for data; None for a Hamiltonian.
+        deadline: The end of the budget, in seconds of `time.monotonic`.
     """
 
     space: Space
@@ -31,6 +33,7 @@ class Task:
     seed: int
     objectives: tuple[str, ...]
     screening: Screening | None = None
+    deadline: float = math.inf
 
     def random(self, generation: int) -> np.random.Generator:
         """Return the source of random numbers of a generation."""

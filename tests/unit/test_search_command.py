@@ -151,8 +151,9 @@ def test_gates_of_a_file_are_searched(searched) -> None:
         (["SPACE=rubbish.json"], "", "SPACE=rubbish.json is not a circuit"),
         (["SPACE=excitations"], "", "SPACE=excitations needs the number"),
         (["DATA=tfim:4:0.5,1.0"], "", "has 2 Hamiltonians"),
-        (["METHOD={python} propose.py"], "print('rubbish')", "none of the 1 proposals"),
+        (["METHOD={python} propose.py"], "print('rubbish')", "none of the 3 proposals"),
         (["METHOD={python} propose.py"], "raise SystemExit(3)", "exit code 3"),
+        (["METHOD={python} propose.py", "BUDGET=1s"], "input()\nwhile 1: 1", "raise the budget"),
     ],
 )
 def test_search_that_is_impossible_is_one_sentence(searched, capsys, args, source, text) -> None:

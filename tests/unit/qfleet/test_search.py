@@ -336,7 +336,7 @@ def test_external_takes_cirq_json(tmp_path: Path) -> None:
     ("source", "text"),
     [
         ("import time; time.sleep(60)", "was stopped"),
-        ("print('rubbish')", "none of the 1 proposals"),
+        ("print('rubbish')", "none of the 3 proposals"),
         ("sys.exit(3)", "exit code 3"),
     ],
 )
@@ -345,6 +345,18 @@ def test_external_ends_a_search_in_one_sentence(tmp_path: Path, source: str, tex
     with pytest.raises(ArgumentError, match=text) as caught:
         search(ising(), blocks(4), method, evaluations=100)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [("import time; time.sleep(60)", "raise the budget"), ("sys.exit(3)", "exit code 3")],
+)
+def test_external_that_fails_later_keeps_the_results(tmp_path, source: str, text: str) -> None:
+    first = f"print(json.dumps({{'qasm': {TRANSCRIPT[0][0]!r}}}))"
+    source = f"if lines[0]['generation']:\n    {source}\n{first}\n"
+    found = search(hydrogen(), excitations(4, 2), External(program(tmp_path, source)), seconds=4)
+    assert len(found.history) == 1
+    assert text in found.invalid[-1]
 
 
 def test_external_names_a_program_that_is_missing() -> None:
