@@ -23,11 +23,11 @@ from qfleet.search import (
     pauli_strings,
     super_circuit_of,
 )
+from qfleet.search.known_controls import without_known_controls
 from qfleet.search.layers import pairs_of
 from qfleet.search.optimizers import adam, lbfgs
 from qfleet.search.pareto import crowding, ranks
 from qfleet.search.simplify import simplified
-from qfleet.search.space import without_known_controls
 from qfleet.search.super_circuit import places, supersequence
 
 LINE = cirq.LineQubit.range(3)
