@@ -27,6 +27,7 @@ from qfleet.search.cost import circuit_cost
 from qfleet.search.data_task import DataTask
 from qfleet.search.data_trainer import DataTrainer
 from qfleet.search.evolution import Evolution
+from qfleet.search.gate_gradients import Screen
 from qfleet.search.growth import Adapt, Growth
 from qfleet.search.history import append, identity_of, resumed
 from qfleet.search.methods import Random, SearchMethod, Task
@@ -35,7 +36,7 @@ from qfleet.search.records import Candidate, Result
 from qfleet.search.screening import Screening
 from qfleet.search.search_result import SearchResult, circuit_of
 from qfleet.search.space import Space
-from qfleet.search.trainer import CandidateTrainer, Screen, Trained, Training
+from qfleet.search.trainer import CandidateTrainer, Trained, Training
 
 OBJECTIVES = ("error", "two_qubit_gates", "depth", "fidelity")
 MAX_REFERENCE_QUBITS = 14
@@ -139,7 +140,9 @@ def search(
     identity = identity_of(observable, space, chosen, seed, training, exact)
     history = resumed(file, identity)
     for generation in sorted({one.generation for one in history}):
-        chosen.tell([one for one in history if one.generation == generation])
+        results = [one for one in history if one.generation == generation]
+        trainer.skip([one.candidate for one in results])
+        chosen.tell(results)
     spent = sum(one.evaluations for one in history)
     if progress is not None and history:
         progress(history)

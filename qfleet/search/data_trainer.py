@@ -62,6 +62,9 @@ class DataTrainer:
         parts = [candidates[at : at + count] for at in range(0, len(candidates), count)]
         return [one for part in parts for one in self._train(part)]
 
+    def skip(self, candidates: Sequence[Candidate]) -> None:
+        """Do nothing: all candidates have one program."""
+
     def _train(self, candidates: Sequence[Candidate]) -> list[Trained]:
         task, program, training = self._task, self._program, self._training
         masks = np.zeros((len(candidates), len(program.gates)), bool)

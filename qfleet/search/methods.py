@@ -9,10 +9,10 @@ import numpy as np
 
 from qfleet.argument_checks import integer
 from qfleet.errors import ArgumentError
+from qfleet.search.gate_gradients import Screen
 from qfleet.search.records import Candidate, Result
 from qfleet.search.screening import Screening
 from qfleet.search.space import Space
-from qfleet.search.trainer import Screen
 
 
 @dataclass(frozen=True)

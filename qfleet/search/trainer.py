@@ -81,7 +81,7 @@ class CandidateTrainer:
         self._space = space
         self._observable = observable
         self._training = training
-        self._known: dict[tuple[int, ...], SuperCircuit] = {}
+        self._known: dict[tuple[int, ...], SuperCircuit | None] = {}  # the latest is the last
 
     def train(self, candidates: Sequence[Candidate], random: np.random.Generator) -> list[Trained]:
         """Train candidates, all that fit into one program at once.
@@ -91,16 +91,34 @@ class CandidateTrainer:
             random: Source of the angles of further starts.
         """
         found: dict[int, Trained] = {}
-        inner = [at for at, one in enumerate(candidates) if not one.circuit]
-        for group in self._groups(candidates, inner):
-            program = self._program(tuple(group.whole))
-            for first in range(0, len(group.members), self._rows):
-                part = group.members[first : first + self._rows]
-                found |= self._train_masks(program, group.whole, part, candidates, random)
+        for sequence, members in self._batches(candidates):
+            found |= self._train_masks(sequence, members, candidates, random)
         outer = [at for at, one in enumerate(candidates) if one.circuit]
         for first in range(0, len(outer), self._rows):
             found |= self._train_circuits(outer[first : first + self._rows], candidates, random)
         return [found[at] for at in range(len(candidates))]
+
+    def skip(self, candidates: Sequence[Candidate]) -> None:
+        """Note candidates that an earlier start trained: the next ones then get equal programs.
+
+        Other programs would round differently.
+
+        Args:
+            candidates: All candidates of a generation.
+        """
+        self._batches(candidates)
+
+    def _batches(
+        self, candidates: Sequence[Candidate]
+    ) -> list[tuple[tuple[int, ...], Sequence[int]]]:
+        """Return the gates of programs, and the numbers of the candidates of one batch."""
+        found: list[tuple[tuple[int, ...], Sequence[int]]] = []
+        inner = [at for at, one in enumerate(candidates) if not one.circuit]
+        for group in self._groups(candidates, inner):
+            sequence = self._sequence(tuple(group.whole))
+            for first in range(0, len(group.members), self._rows):
+                found.append((sequence, group.members[first : first + self._rows]))
+        return found
 
     @property
     def _rows(self) -> int:
@@ -129,29 +147,35 @@ class CandidateTrainer:
     def _operations(self, gates: Sequence[int]) -> int:
         return sum(len(self._space.gates[gate].operations) for gate in gates)
 
-    def _program(self, whole: tuple[int, ...]) -> SuperCircuit:
-        """Return the super-circuit of some gates, or a known one that has little more."""
+    def _sequence(self, whole: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the gates of a program that has some gates: these, or known ones with few more."""
         limit = 1.5 * self._operations(whole) + 8
-        for known, program in self._known.items():
+        for known in self._known:
             if places(whole, known) is not None and self._operations(known) <= limit:
-                self._known[known] = self._known.pop(known)  # the latest is the last
-                return program
-        gates = [self._space.gates[gate] for gate in whole]
-        program = SuperCircuit(gates, self._observable, self._space.qubits, self._space.start)
-        self._known[whole] = program
+                self._known[known] = self._known.pop(known)
+                return known
+        self._known[whole] = None
         if len(self._known) > _KEPT:
             del self._known[next(iter(self._known))]
+        return whole
+
+    def _program(self, sequence: tuple[int, ...]) -> SuperCircuit:
+        program = self._known.get(sequence)
+        if program is None:
+            gates = [self._space.gates[gate] for gate in sequence]
+            program = SuperCircuit(gates, self._observable, self._space.qubits, self._space.start)
+            if sequence in self._known:
+                self._known[sequence] = program
         return program
 
     def _train_masks(
         self,
-        program: SuperCircuit,
-        whole: Sequence[int],
+        sequence: tuple[int, ...],
         members: Sequence[int],
         candidates: Sequence[Candidate],
         random: np.random.Generator,
     ) -> dict[int, Trained]:
-        sequence = next(known for known, one in self._known.items() if one is program)
+        program = self._program(sequence)
         masks = np.zeros((len(members), len(sequence)), bool)
         columns = []
         start = np.zeros((len(members), program.angles))
@@ -239,55 +263,3 @@ def _of_group(
         return values[:, 0], gradients.inputs[:, :size]
 
     return evaluate
-
-
-@final
-class Screen:
-    """Gradients of each gate of a space, if it came after the gates of a candidate.
-
-    Args:
-        space: The space.
-        observable: The energy.
-    """
-
-    def __init__(self, space: Space, observable: cirq.PauliSum) -> None:
-        self._space = space
-        self._program = SuperCircuit(space.gates, observable, space.qubits, initial_states=True)
-        self._masks = np.eye(len(space.gates), dtype=bool)
-
-    def gradients(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """Compute the norms of the gradients by the angles of each gate, which are 0.
-
-        Args:
-            candidates: C candidates of the space, whose angles count.
-
-        Returns:
-            [C, G]; 0 for gates without an angle.
-        """
-        circuits = [self._space.circuit(one.gates, one.angles) for one in candidates]
-        states = compile_batch(circuits).state()
-        return np.stack([self._of_state(state) for state in states])
-
-    def _of_state(self, state: np.ndarray) -> np.ndarray:
-        program, count = self._program, len(self._masks)
-        repeated = np.repeat(state[np.newaxis], count, axis=0)
-        angles = np.zeros((count, program.angles))
-        _, slopes = program.value_and_gradient(self._masks, angles, repeated)
-        norms: np.ndarray = np.linalg.norm(slopes, axis=1)  # a row has one gate, and its angles
-        return norms
-
-    def nothing_changes(self, random: np.random.Generator) -> bool:
-        """Return True if no gate changes the energy of random states: all commute with it.
-
-        Args:
-            random: Source of states and angles.
-        """
-        program, count = self._program, len(self._masks)
-        size = 1 << len(self._space.qubits)
-        state = random.normal(size=(2, size))
-        state /= np.linalg.norm(state)
-        states = np.repeat((state[0] + 1j * state[1])[np.newaxis], count + 1, axis=0)
-        masks = np.concatenate([self._masks, np.zeros((1, count), bool)])
-        angles = random.uniform(0.3, 1.0, (count + 1, program.angles))
-        values, _ = program.value_and_gradient(masks, angles, states)
-        return bool(np.abs(values[:-1] - values[-1]).max() <= 1e-9 * max(1.0, abs(values[-1])))

@@ -181,6 +181,20 @@ def test_search_resumes_with_the_same_history(name: str, tmp_path: Path) -> None
     assert len(file.read_text().splitlines()) == len(whole.history) + 1
 
 
+def test_pruning_resumes_with_the_same_programs(tmp_path: Path) -> None:
+    problem = next(named("tfim:6:1.0").members())
+    grown = search(problem, blocks(6), Adapt(), evaluations=500)
+    space, start = grown.super_circuit(grown.history[3])
+    options = {"evaluations": 9000, "steps": 100, "tolerance": 1e-7, "starts": 2}
+    whole = search(problem, space, GatePruning(start, width=2), **options)
+    assert whole.history[-1].generation
+    file = tmp_path / "history.jsonl"
+    options |= {"file": file, "target": lambda _: True}
+    search(problem, space, GatePruning(start, width=2), **options)
+    del options["target"]
+    assert search(problem, space, GatePruning(start, width=2), **options).history == whole.history
+
+
 @pytest.mark.parametrize("length", [0, 20])
 def test_search_continues_a_file_without_its_first_line(length: int, tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
