@@ -218,12 +218,14 @@ def batched(
     observable: cirq.PauliSum, space: Space, candidates: Sequence[Candidate]
 ) -> list[float]:
     """Train candidates by L-BFGS, and compile what they need first."""
+    from qfleet.search.crew import Crew
     from qfleet.search.optimizers import lbfgs
-    from qfleet.search.trainer import CandidateTrainer, Training
+    from qfleet.search.trainer import energy_trainer
+    from qfleet.search.training import Training
 
     options = Training("lbfgs", lbfgs, evaluations=200, tolerance=1e-8, starts=1, spread=0.3)
-    trainer = CandidateTrainer(space, observable, options)
-    return [one.energy for one in trainer.train(candidates, np.random.default_rng(0))]
+    crew = Crew(energy_trainer, (space, tuple(observable), options), workers=1)
+    return [one.energy for one in crew.train(candidates, np.random.default_rng(0))]
 
 
 def cobyla(energy: Callable[[np.ndarray], float], candidate: Candidate) -> float:

@@ -24,6 +24,7 @@ from qfleet.devices.mapping import map_to_device
 from qfleet.errors import ArgumentError
 from qfleet.problems.hamiltonian import Hamiltonian, lowest_eigenvalue
 from qfleet.search.cost import circuit_cost
+from qfleet.search.crew import Crew
 from qfleet.search.data_task import DataTask
 from qfleet.search.data_trainer import DataTrainer
 from qfleet.search.evolution import Evolution
@@ -36,7 +37,8 @@ from qfleet.search.records import Candidate, Result
 from qfleet.search.screening import Screening
 from qfleet.search.search_result import SearchResult, circuit_of
 from qfleet.search.space import Space
-from qfleet.search.trainer import CandidateTrainer, Trained, Training
+from qfleet.search.trainer import energy_trainer
+from qfleet.search.training import Trained, Training
 
 OBJECTIVES = ("error", "two_qubit_gates", "depth", "fidelity")
 MAX_REFERENCE_QUBITS = 14
@@ -65,6 +67,7 @@ _PROBLEM = instance(
     steps=integer(1),
     tolerance=number,
     starts=integer(1),
+    workers=integer(1),
 )
 def search(
     problem: Hamiltonian | cirq.PauliSum | DataTask,
@@ -82,6 +85,7 @@ def search(
     steps: int = 200,
     tolerance: float = 1e-8,
     starts: int = 1,
+    workers: int = 1,
     target: Callable[[Result], bool] | None = None,
     progress: Callable[[Sequence[Result]], None] | None = None,
 ) -> SearchResult:
@@ -108,6 +112,9 @@ def search(
         steps: Most evaluations of a start.
         tolerance: A start ends where its energy improves by less, in the unit of the energy.
         starts: Starts per candidate; those after the first begin near its angles.
+        workers: Processes that train candidates side by side: those of different programs, and rows
+            of data. The history does not depend on it. A script needs the usual
+            `if __name__ == "__main__":`.
         target: Ends the search at a result for which it is true.
         progress: Is called with all results after each generation, also with those of a file.
 
@@ -125,48 +132,48 @@ def search(
     _require_budget(evaluations, seconds, chosen)
     _require_fidelity(objectives, calibration)
     training = Training(optimizer, _OPTIMIZERS[optimizer], steps, tolerance, starts, 0.3)
-    trainer: CandidateTrainer | DataTrainer
     screening: Screening | None
     if isinstance(problem, DataTask):
         observable, exact, screen = problem, reference, None
         screening = Screening(space, problem, calibration, seed)
-        trainer = DataTrainer(space, problem, training)
+        crew = Crew(DataTrainer, (space, problem, training), workers)
     else:
         observable, exact = _observable(problem, space, reference)
         screen, screening = _screen(space, observable, seed), None
-        trainer = CandidateTrainer(space, observable, training)
+        crew = Crew(energy_trainer, (space, tuple(observable), training), workers)
     deadline = math.inf if seconds is None else start + seconds
     task = Task(space, screen, seed, tuple(objectives), screening, deadline)
     identity = identity_of(observable, space, chosen, seed, training, exact)
     history = resumed(file, identity)
     for generation in sorted({one.generation for one in history}):
         results = [one for one in history if one.generation == generation]
-        trainer.skip([one.candidate for one in results])
+        crew.trainer.skip([one.candidate for one in results])
         chosen.tell(results)
     spent = sum(one.evaluations for one in history)
     if progress is not None and history:
         progress(history)
-    while not (target is not None and any(map(target, history))):
-        if evaluations is not None and spent >= evaluations:
-            break
-        if history and time.monotonic() >= deadline:
-            break
-        candidates = chosen.ask(task, history)
-        if not candidates:
-            break
-        generation = history[-1].generation + 1 if history else 0
-        random = np.random.default_rng([seed, generation, 1])
-        trained = trainer.train(candidates, random)
-        found = [
-            _result(space, one, got, exact, calibration, generation, len(candidates))
-            for one, got in zip(candidates, trained, strict=True)
-        ]
-        append(file, identity, found, first=not history)
-        chosen.tell(found)
-        history += found
-        spent += sum(one.evaluations for one in found)
-        if progress is not None:
-            progress(history)
+    with crew:
+        while not (target is not None and any(map(target, history))):
+            if evaluations is not None and spent >= evaluations:
+                break
+            if history and time.monotonic() >= deadline:
+                break
+            candidates = chosen.ask(task, history)
+            if not candidates:
+                break
+            generation = history[-1].generation + 1 if history else 0
+            random = np.random.default_rng([seed, generation, 1])
+            trained = crew.train(candidates, random)
+            found = [
+                _result(space, one, got, exact, calibration, generation, len(candidates))
+                for one, got in zip(candidates, trained, strict=True)
+            ]
+            append(file, identity, found, first=not history)
+            chosen.tell(found)
+            history += found
+            spent += sum(one.evaluations for one in found)
+            if progress is not None:
+                progress(history)
     invalid = tuple(getattr(chosen, "invalid", ()))
     elapsed = time.monotonic() - start
     return SearchResult(tuple(history), exact, tuple(objectives), space, elapsed, invalid)

@@ -11,9 +11,9 @@ from qfleet.search.data_task import DataTask
 from qfleet.search.records import Candidate
 from qfleet.search.space import Space
 from qfleet.search.super_circuit import Readouts, SuperCircuit
-from qfleet.search.trainer import Trained, Training
+from qfleet.search.training import Part, Trained, Training
 
-_MOST_ROWS = 1 << 14  # rows of data of all candidates in one call
+_MOST_ROWS = 1 << 12  # rows of data of all candidates in one call
 
 
 @final
@@ -46,8 +46,8 @@ class DataTrainer:
         self._encoders = np.flatnonzero(names)
         self._features = [task.inputs.index(names[column]) for column in self._encoders]
 
-    def train(self, candidates: Sequence[Candidate], random: np.random.Generator) -> list[Trained]:
-        """Train candidates.
+    def parts(self, candidates: Sequence[Candidate], random: np.random.Generator) -> list[Part]:
+        """Return candidates in batches; see `PartTrainer`.
 
         Args:
             candidates: The candidates.
@@ -59,13 +59,16 @@ class DataTrainer:
         if any(one.circuit for one in candidates):
             raise ArgumentError("method proposes circuits, and data need gates of the space")
         count = max(1, _MOST_ROWS // len(self._task.labels))
-        parts = [candidates[at : at + count] for at in range(0, len(candidates), count)]
-        return [one for part in parts for one in self._train(part)]
+        every = range(len(candidates))
+        members = [list(every[at : at + count]) for at in range(0, len(candidates), count)]
+        return [Part(own, [candidates[at] for at in own]) for own in members]
 
     def skip(self, candidates: Sequence[Candidate]) -> None:
         """Do nothing: all candidates have one program."""
 
-    def _train(self, candidates: Sequence[Candidate]) -> list[Trained]:
+    def train_part(self, part: Part) -> list[Trained]:
+        """Train the candidates of a part; see `PartTrainer`."""
+        candidates = part.candidates
         task, program, training = self._task, self._program, self._training
         masks = np.zeros((len(candidates), len(program.gates)), bool)
         angles = np.zeros((len(candidates), program.angles))

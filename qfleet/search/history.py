@@ -12,7 +12,7 @@ from qfleet.search.data_task import DataTask
 from qfleet.search.methods import SearchMethod
 from qfleet.search.records import Result, complete
 from qfleet.search.space import Space
-from qfleet.search.trainer import Training
+from qfleet.search.training import Training
 
 
 def identity_of(

@@ -1,8 +1,7 @@
-"""Training of many candidates: groups of equal programs, batches, restarts."""
+"""Training of many candidates for a Hamiltonian: groups of equal programs, batches, restarts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, final
 
 import cirq
 import numpy as np
@@ -10,54 +9,15 @@ import numpy as np
 from qfleet.circuits.circuit_json import from_json
 from qfleet.engine.batch_compiler import compile_batch
 from qfleet.engine.circuit_batch import CircuitGroup
-from qfleet.search.optimizers import Function, Minima
+from qfleet.search.optimizers import Function
 from qfleet.search.records import Candidate
 from qfleet.search.space import Space
 from qfleet.search.super_circuit import SuperCircuit, places, supersequence
+from qfleet.search.training import Part, Trained, Training
 
 _MOST_ROWS = 1024  # of a batch
 _EXTRA = 400  # operations that a super-circuit may have besides those of a candidate
 _KEPT = 16  # super-circuits that are kept for the next generations
-
-
-class Optimizer(Protocol):
-    """An optimizer of `qfleet.search.optimizers`."""
-
-    def __call__(
-        self, function: Function, start: np.ndarray, *, evaluations: int, tolerance: float
-    ) -> Minima:
-        """Minimise."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """Options of training.
-
-    Attributes:
-        name: Name of the optimizer.
-        optimizer: `lbfgs` or `adam`.
-        evaluations: Most evaluations of energy and gradient per start.
-        tolerance: A start ends where its energy improves by less, in the unit of the energy.
-        starts: Starts per candidate: the first at its own angles, the others near them.
-        spread: Standard deviation of the angles of the other starts, in the unit of the angles.
-    """
-
-    name: str
-    optimizer: Optimizer
-    evaluations: int
-    tolerance: float
-    starts: int
-    spread: float
-
-
-class Trained(NamedTuple):
-    """Angles, energy, and evaluations of all starts; of data, also the error and the head."""
-
-    angles: tuple[float, ...]
-    energy: float
-    evaluations: int
-    error: float | None = None
-    head: tuple[float, ...] = ()
 
 
 class _Group(NamedTuple):
@@ -81,44 +41,41 @@ class CandidateTrainer:
         self._space = space
         self._observable = observable
         self._training = training
-        self._known: dict[tuple[int, ...], SuperCircuit | None] = {}  # the latest is the last
+        self._known: list[tuple[int, ...]] = []  # gates of programs, the latest is the last
+        self._compiled: dict[tuple[int, ...], SuperCircuit] = {}
 
-    def train(self, candidates: Sequence[Candidate], random: np.random.Generator) -> list[Trained]:
-        """Train candidates, all that fit into one program at once.
+    def parts(self, candidates: Sequence[Candidate], random: np.random.Generator) -> list[Part]:
+        """Return candidates by program, and circuits of a user; see `PartTrainer`."""
+        found: list[Part] = []
 
-        Args:
-            candidates: The candidates.
-            random: Source of the angles of further starts.
-        """
-        found: dict[int, Trained] = {}
-        for sequence, members in self._batches(candidates):
-            found |= self._train_masks(sequence, members, candidates, random)
-        outer = [at for at, one in enumerate(candidates) if one.circuit]
-        for first in range(0, len(outer), self._rows):
-            found |= self._train_circuits(outer[first : first + self._rows], candidates, random)
-        return [found[at] for at in range(len(candidates))]
+        def add(members: Sequence[int], program: tuple[int, ...]) -> None:
+            for first in range(0, len(members), self._rows):
+                own = list(members[first : first + self._rows])
+                chosen = [candidates[at] for at in own]
+                offsets = [self._offsets(one, random) for one in chosen]
+                found.append(Part(own, chosen, program, offsets))
 
-    def skip(self, candidates: Sequence[Candidate]) -> None:
-        """Note candidates that an earlier start trained: the next ones then get equal programs.
-
-        Other programs would round differently.
-
-        Args:
-            candidates: All candidates of a generation.
-        """
-        self._batches(candidates)
-
-    def _batches(
-        self, candidates: Sequence[Candidate]
-    ) -> list[tuple[tuple[int, ...], Sequence[int]]]:
-        """Return the gates of programs, and the numbers of the candidates of one batch."""
-        found: list[tuple[tuple[int, ...], Sequence[int]]] = []
         inner = [at for at, one in enumerate(candidates) if not one.circuit]
         for group in self._groups(candidates, inner):
-            sequence = self._sequence(tuple(group.whole))
-            for first in range(0, len(group.members), self._rows):
-                found.append((sequence, group.members[first : first + self._rows]))
+            add(group.members, self._sequence(tuple(group.whole)))
+        add([at for at, one in enumerate(candidates) if one.circuit], ())
         return found
+
+    def train_part(self, part: Part) -> list[Trained]:
+        """Train the candidates of a part; see `PartTrainer`."""
+        if part.candidates[0].circuit:
+            return self._train_circuits(part)
+        return self._train_masks(part)
+
+    def skip(self, candidates: Sequence[Candidate]) -> None:
+        """Note the programs of a generation; see `PartTrainer`. Others would round differently."""
+        inner = [at for at, one in enumerate(candidates) if not one.circuit]
+        for group in self._groups(candidates, inner):
+            self._sequence(tuple(group.whole))
+
+    def _offsets(self, candidate: Candidate, random: np.random.Generator) -> np.ndarray:
+        count, size = self._training.starts - 1, len(candidate.angles)
+        return random.normal(0, self._training.spread, (count, size))
 
     @property
     def _rows(self) -> int:
@@ -152,65 +109,49 @@ class CandidateTrainer:
         limit = 1.5 * self._operations(whole) + 8
         for known in self._known:
             if places(whole, known) is not None and self._operations(known) <= limit:
-                self._known[known] = self._known.pop(known)
+                self._known.remove(known)
+                self._known.append(known)
                 return known
-        self._known[whole] = None
-        if len(self._known) > _KEPT:
-            del self._known[next(iter(self._known))]
+        self._known = [*self._known, whole][-_KEPT:]
         return whole
 
     def _program(self, sequence: tuple[int, ...]) -> SuperCircuit:
-        program = self._known.get(sequence)
+        program = self._compiled.pop(sequence, None)
         if program is None:
             gates = [self._space.gates[gate] for gate in sequence]
             program = SuperCircuit(gates, self._observable, self._space.qubits, self._space.start)
-            if sequence in self._known:
-                self._known[sequence] = program
+        self._compiled[sequence] = program
+        if len(self._compiled) > _KEPT:
+            del self._compiled[next(iter(self._compiled))]
         return program
 
-    def _train_masks(
-        self,
-        sequence: tuple[int, ...],
-        members: Sequence[int],
-        candidates: Sequence[Candidate],
-        random: np.random.Generator,
-    ) -> dict[int, Trained]:
-        program = self._program(sequence)
-        masks = np.zeros((len(members), len(sequence)), bool)
+    def _train_masks(self, part: Part) -> list[Trained]:
+        program = self._program(part.program)
+        masks = np.zeros((len(part.members), len(part.program)), bool)
         columns = []
-        start = np.zeros((len(members), program.angles))
-        for row, at in enumerate(members):
-            slots = places(candidates[at].gates, sequence)
+        for row, one in enumerate(part.candidates):
+            slots = places(one.gates, part.program)
             assert slots is not None
             masks[row, slots] = True
             columns.append(program.columns(slots))
-            start[row, columns[row]] = candidates[at].angles
         count = self._training.starts
         repeated = np.repeat(masks, count, axis=0)
 
         def function(rows: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return program.value_and_gradient(repeated[rows], points)
 
-        return self._minimise(function, start, columns, members, random)
+        return self._minimise(function, program.angles, columns, part)
 
-    def _train_circuits(
-        self,
-        members: Sequence[int],
-        candidates: Sequence[Candidate],
-        random: np.random.Generator,
-    ) -> dict[int, Trained]:
-        size = max(len(candidates[at].angles) for at in members)
+    def _train_circuits(self, part: Part) -> list[Trained]:
+        size = max(len(one.angles) for one in part.candidates)
         names = [f"a{at}" for at in range(size)]
-        circuits = [from_json(candidates[at].circuit) for at in members]
+        circuits = [from_json(one.circuit) for one in part.candidates]
         batch = compile_batch(circuits, names, (), [self._observable], method="state_vector")
         count = self._training.starts
-        start = np.zeros((len(members), size))
-        columns = [np.arange(len(candidates[at].angles)) for at in members]
-        for row, at in enumerate(members):
-            start[row, columns[row]] = candidates[at].angles
+        columns = [np.arange(len(one.angles)) for one in part.candidates]
         evaluate = [_of_group(group, size) for group in batch.groups]
-        group_of = np.zeros(len(members), np.int64)
-        place_of = np.zeros(len(members), np.int64)
+        group_of = np.zeros(len(circuits), np.int64)
+        place_of = np.zeros(len(circuits), np.int64)
         for number, group in enumerate(batch.groups):
             group_of[group.rows] = number
             place_of[group.rows] = np.arange(len(group.rows))
@@ -224,32 +165,48 @@ class CandidateTrainer:
                     values[own], gradients[own] = one(at, points[own])
             return values, gradients
 
-        return self._minimise(function, start, columns, members, random)
+        return self._minimise(function, size, columns, part)
 
     def _minimise(
-        self,
-        function: Function,
-        start: np.ndarray,
-        columns: Sequence[np.ndarray],
-        members: Sequence[int],
-        random: np.random.Generator,
-    ) -> dict[int, Trained]:
+        self, function: Function, size: int, columns: Sequence[np.ndarray], part: Part
+    ) -> list[Trained]:
+        """Return the best start of each candidate.
+
+        Args:
+            function: The energies of all starts, and their gradients.
+            size: Columns of a point.
+            columns: Those of the angles of each candidate.
+            part: The candidates.
+        """
         training, count = self._training, self._training.starts
-        points = np.repeat(start, count, axis=0)
-        for row, own in enumerate(columns):
-            for other in range(1, count):
-                points[row * count + other, own] += random.normal(0, training.spread, len(own))
+        points = np.zeros((len(columns) * count, size))
+        for row, (own, one) in enumerate(zip(columns, part.candidates, strict=True)):
+            points[row * count : (row + 1) * count, own] = one.angles
+            points[row * count + 1 : (row + 1) * count, own] += part.offsets[row]
         minima = training.optimizer(
             function, points, evaluations=training.evaluations, tolerance=training.tolerance
         )
-        found = {}
-        for row, at in enumerate(members):
+        found = []
+        for row, own in enumerate(columns):
             rows = slice(row * count, (row + 1) * count)
             best = row * count + int(np.argmin(minima.values[rows]))
-            angles = tuple(map(float, minima.points[best, columns[row]]))
+            angles = tuple(map(float, minima.points[best, own]))
             total = int(minima.evaluations[rows].sum())
-            found[at] = Trained(angles, float(minima.values[best]), total)
+            found.append(Trained(angles, float(minima.values[best]), total))
         return found
+
+
+def energy_trainer(
+    space: Space, words: Sequence[cirq.PauliString], training: Training
+) -> CandidateTrainer:
+    """Return a trainer, of arguments that can be sent to another process.
+
+    Args:
+        space: The space of the candidates.
+        words: The terms of the energy: a `cirq.PauliSum` can't be pickled.
+        training: How they are trained.
+    """
+    return CandidateTrainer(space, cirq.PauliSum.from_pauli_strings(list(words)), training)
 
 
 def _of_group(

@@ -92,9 +92,14 @@ class SearchDefinition:
 
     @property
     def workers(self) -> int:
-        """Seeds that are searched at a time."""
+        """Processes of the search: seeds at a time, and what is left for each seed's circuits."""
         workers: int = self.settings.training.workers
         return usable_cpu_count() if workers == AUTO else workers
+
+    @property
+    def workers_per_seed(self) -> int:
+        """Processes that train the circuits of one seed."""
+        return max(1, self.workers // len(self.seeds))
 
     @cached_property
     def budget(self) -> Budget:

@@ -29,7 +29,8 @@ def search_seeds(
     """Return the searches of all seeds.
 
     With WORKERS above 1, processes write the histories first. A history does not depend on who
-    writes it: each process uses as many threads as a search without other processes.
+    writes it: each process uses as many threads as a search without other processes. More
+    WORKERS than seeds train the circuits of a seed.
 
     Args:
         args: The command line.

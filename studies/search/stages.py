@@ -215,6 +215,7 @@ class SeedSearch:
             steps=stage.steps,
             tolerance=stage.tolerance,
             starts=stage.starts,
+            workers=definition.workers_per_seed,
             progress=progress,
         )
         self.running = ()

@@ -6,9 +6,10 @@ import pytest
 
 from qfleet.errors import ArgumentError
 from qfleet.search import Candidate, DataTask, GatePruning, Random, blocks, layers, search
+from qfleet.search.crew import Crew
 from qfleet.search.data_trainer import DataTrainer
 from qfleet.search.optimizers import Function, Minima
-from qfleet.search.trainer import Training
+from qfleet.search.training import Training
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.uniform(-1.5, 1.5, (30, 3))
@@ -43,8 +44,8 @@ def test_loss_of_candidates_has_its_gradient(kind: str) -> None:
             np.testing.assert_allclose(slopes @ one * 1e5, (upper - lower) / 2e-5, atol=1e-7)
         return Minima(point, values, np.ones(2, np.int64))
 
-    trainer = DataTrainer(space, problem, Training("check", check, 1, 0.0, 1, 0.0))  # type: ignore[arg-type]
-    assert len(trainer.train(candidates, RANDOM)) == 2
+    training = Training("check", check, 1, 0.0, 1, 0.0)  # type: ignore[arg-type]
+    assert len(Crew(DataTrainer, (space, problem, training), 1).train(candidates, RANDOM)) == 2
 
 
 @pytest.mark.parametrize("kind", ["signs", "classes", "number"])
