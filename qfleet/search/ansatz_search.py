@@ -44,6 +44,9 @@ OBJECTIVES = ("error", "two_qubit_gates", "depth", "fidelity")
 MAX_REFERENCE_QUBITS = 14
 """Widest observable that is diagonalised for a reference."""
 
+MAX_QUBITS = 24
+"""Widest circuits, of which many states are in memory at a time."""
+
 _OPTIMIZERS = {"adam": adam, "lbfgs": lbfgs}
 _METHODS: dict[str, type[SearchMethod]] = {
     one.name: one for one in (Adapt, Growth, Evolution, Random)
@@ -131,6 +134,10 @@ def search(
     chosen = _method(method)
     _require_budget(evaluations, seconds, chosen)
     _require_fidelity(objectives, calibration)
+    if len(space.qubits) > MAX_QUBITS:
+        raise ArgumentError(
+            f"space has {len(space.qubits)} qubits: circuits of up to {MAX_QUBITS} are searched"
+        )
     training = Training(optimizer, _OPTIMIZERS[optimizer], steps, tolerance, starts, 0.3)
     screening: Screening | None
     if isinstance(problem, DataTask):

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import IO
 
 import cirq
 import sympy
@@ -22,8 +23,9 @@ from qfleet.search.records import Candidate, Result
 from qfleet.search.space import free_angle
 
 MAX_OUTPUT = 1 << 24
-"""Most bytes of a program's output that are read."""
+"""Most bytes that a program may write."""
 
+_LOOK_SECONDS = 0.2  # between two looks at the output of a program
 _ATTEMPTS = 3  # processes in a row that propose no circuit
 
 
@@ -149,12 +151,12 @@ class External(SearchMethod):
                     " arguments as a list"
                 ) from None
             try:
-                process.communicate(text.encode(), timeout=min(self.seconds, left))
-            except subprocess.TimeoutExpired:
-                is_budget = left < self.seconds
+                _await(process, text.encode(), output, min(self.seconds, left))
+            except subprocess.TimeoutExpired as error:
+                advice = "raise the budget" if left < self.seconds else "let it end earlier"
                 raise ArgumentError(
-                    f"{program} has not ended after {min(self.seconds, left):.3g} s, so that it was"
-                    " stopped: " + ("raise the budget" if is_budget else "let it end earlier")
+                    f"{program} has not ended after {error.timeout:.3g} s, so that it was stopped:"
+                    f" {advice}"
                 ) from None
             finally:
                 _stop(process)
@@ -163,7 +165,7 @@ class External(SearchMethod):
                     f"{program} ended with the exit code {process.returncode}: let it end with 0"
                 )
             output.seek(0)
-            content = output.read(MAX_OUTPUT).decode(errors="replace")
+            content = output.read().decode(errors="replace")
         return [line for line in content.splitlines() if line.strip()]
 
 
@@ -229,6 +231,31 @@ def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
         raise ValueError(text)
     return value
+
+
+def _await(process: subprocess.Popen[bytes], text: bytes, output: IO[bytes], most: float) -> None:
+    """Wait for the end of a process that reads a text.
+
+    Raises:
+        ArgumentError: It writes more than MAX_OUTPUT.
+        TimeoutExpired: It takes longer.
+    """
+    end = time.monotonic() + most
+    given: bytes | None = text
+    while True:
+        try:
+            process.communicate(given, timeout=max(min(end - time.monotonic(), _LOOK_SECONDS), 0))
+        except subprocess.TimeoutExpired as error:
+            given = None  # it is kept, and may be given once
+            if time.monotonic() >= end:
+                raise subprocess.TimeoutExpired(error.cmd, most) from None
+        if os.fstat(output.fileno()).st_size > MAX_OUTPUT:
+            raise ArgumentError(
+                f"{str(process.args)[:80]} has written more than {MAX_OUTPUT >> 20} MiB, so that it"
+                " was stopped: let it write a line for each circuit"
+            )
+        if process.returncode is not None:
+            return
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -273,6 +273,7 @@ def commuting() -> Space:
         (lambda: (named("tfim:2:0.0"), commuting()), {"evaluations": 99}, "commute"),
         (lambda: (ising(), blocks(4), Evolution(16)), {"evaluations": 15}, "one generation"),
         (lambda: (ising(), blocks(4), Evolution(drawn=2)), {"evaluations": 99}, "pass drawn=1"),
+        (lambda: (ising(), blocks(25)), {"evaluations": 99}, "25 qubits"),
         (lambda: (ising(), blocks(4)), {}, "the budget is missing"),
         (lambda: (ising(), blocks(4)), {"seconds": -1}, "positive"),
         (lambda: (ising(), blocks(4), "genetic"), {"evaluations": 9}, "choose adapt"),
@@ -350,6 +351,7 @@ def test_external_takes_cirq_json(tmp_path: Path) -> None:
     ("source", "text"),
     [
         ("import time; time.sleep(60)", "was stopped"),
+        ("while True: print('x' * 1_000_000)", "has written more than 16 MiB"),
         ("print('rubbish')", "none of the 3 proposals"),
         ("sys.exit(3)", "exit code 3"),
     ],
