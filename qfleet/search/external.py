@@ -151,7 +151,7 @@ class External(SearchMethod):
                     " arguments as a list"
                 ) from None
             try:
-                _await(process, text.encode(), output, min(self.seconds, left))
+                _await(process, program, text.encode(), output, min(self.seconds, left))
             except subprocess.TimeoutExpired as error:
                 advice = "raise the budget" if left < self.seconds else "let it end earlier"
                 raise ArgumentError(
@@ -233,7 +233,9 @@ def _finite(text: str) -> float:
     return value
 
 
-def _await(process: subprocess.Popen[bytes], text: bytes, output: IO[bytes], most: float) -> None:
+def _await(
+    process: subprocess.Popen[bytes], program: str, text: bytes, output: IO[bytes], most: float
+) -> None:
     """Wait for the end of a process that reads a text.
 
     Raises:
@@ -251,7 +253,7 @@ def _await(process: subprocess.Popen[bytes], text: bytes, output: IO[bytes], mos
                 raise subprocess.TimeoutExpired(error.cmd, most) from None
         if os.fstat(output.fileno()).st_size > MAX_OUTPUT:
             raise ArgumentError(
-                f"{str(process.args)[:80]} has written more than {MAX_OUTPUT >> 20} MiB, so that it"
+                f"{program} has written more than {MAX_OUTPUT >> 20} MiB, so that it"
                 " was stopped: let it write a line for each circuit"
             )
         if process.returncode is not None:
