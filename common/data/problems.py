@@ -23,6 +23,7 @@ from qfleet.problems import (
     HAMILTONIANS,
     Hamiltonian,
     HamiltonianFamily,
+    infidelity,
     named,
     parse,
     target_states,
@@ -162,6 +163,36 @@ def states(data: DataSettings, qubits: int) -> PreparedSplits:
         DataError: The state can't be read.
         SettingsError: It does not fit QUBITS, or a setting does not apply.
     """
+    amplitudes = _amplitudes(data, qubits)
+    rows = np.concatenate([amplitudes.real, amplitudes.imag], axis=1)
+    columns = [f"{part}_{i}" for part in ("re", "im") for i in range(amplitudes.shape[1])]
+    labels = np.ones(len(rows), np.float32)
+    return _same_splits(
+        rows, labels, tuple(columns), Target("state", "fidelity", members=len(rows))
+    )
+
+
+def only_state(data: DataSettings, qubits: int) -> Hamiltonian:
+    """Return the Hamiltonian 1 - |t><t| of the target state t that DATA names.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+
+    Raises:
+        DataError: The state can't be read, there are several, or it is too wide.
+        SettingsError: It does not fit QUBITS, or a setting does not apply.
+    """
+    amplitudes = _amplitudes(data, qubits)
+    if len(amplitudes) > 1:
+        raise DataError(f"DATA={data.data} has {len(amplitudes)} states: give a file of one")
+    try:
+        return infidelity(amplitudes[0], data.data)
+    except LibraryError as error:
+        raise DataError(f"DATA={data.data} is {error}") from None
+
+
+def _amplitudes(data: DataSettings, qubits: int) -> np.ndarray:
     _refuse_settings(data)
     if qubits > MAX_STATE_QUBITS:
         raise SettingsError(
@@ -169,15 +200,9 @@ def states(data: DataSettings, qubits: int) -> PreparedSplits:
             " QUBITS"
         )
     try:
-        amplitudes = target_states(data.data, qubits, lambda _: read_problem(data))
+        return target_states(data.data, qubits, lambda _: read_problem(data))
     except LibraryError as error:
         raise DataError(str(error)) from None
-    rows = np.concatenate([amplitudes.real, amplitudes.imag], axis=1)
-    columns = [f"{part}_{i}" for part in ("re", "im") for i in range(amplitudes.shape[1])]
-    labels = np.ones(len(rows), np.float32)
-    return _same_splits(
-        rows, labels, tuple(columns), Target("state", "fidelity", members=len(rows))
-    )
 
 
 def _same_splits(

@@ -140,9 +140,9 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
 
 
 def _check_circuit(name: str, task: str) -> None:
-    found = "a classification or a regression" if encodes_data(name) else "a Hamiltonian"
-    fits = task in ("classification", "regression") if encodes_data(name) else task == "energy"
-    if not fits:
+    has_data = encodes_data(name)
+    found = "a classification or a regression" if has_data else "a Hamiltonian or a state"
+    if has_data == (task in VARIATIONAL_TASKS):
         raise ValueError(
             f"MODEL={short_model(name)} is a circuit for {found}, and does not fit TASK={task}:"
             " set the TASK that it was found for, or another MODEL"

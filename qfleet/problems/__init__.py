@@ -14,6 +14,7 @@ from qfleet.problems.names import HAMILTONIANS, named
 from qfleet.problems.states import STATES, target_states
 from qfleet.problems.tomography import (
     fidelity,
+    infidelity,
     pauli_words,
     purity,
     scaled_infidelity_gradient,
@@ -27,6 +28,7 @@ __all__ = [
     "HamiltonianFamily",
     "active_space",
     "fidelity",
+    "infidelity",
     "named",
     "parse",
     "pauli_words",

@@ -9,8 +9,14 @@ import itertools
 import numpy as np
 
 from qfleet.compiler.circuit.observables import pauli_matrix
+from qfleet.errors import ProblemError
+from qfleet.problems.hamiltonian import Hamiltonian
 
 _LETTERS = "IXYZ"
+_LEAST_VALUE = 1e-12
+
+MAX_INFIDELITY_QUBITS = 8
+"""Widest state of `infidelity`."""
 
 
 def pauli_words(qubits: int) -> list[str]:
@@ -28,6 +34,32 @@ def word_values(state: np.ndarray) -> np.ndarray:
         # tr(word rho), one qubit after the other: its row and its column become its letter.
         rest = np.tensordot(rest, letters, axes=([0, left], [2, 1]))
     return rest.real.reshape(-1)[1:]
+
+
+def infidelity(state: np.ndarray, name: str = "infidelity") -> Hamiltonian:
+    """Return the Hamiltonian 1 - |state><state|, whose energy is 1 minus the fidelity.
+
+    Args:
+        state: complex [2**N] amplitudes of norm 1, the first qubit most significant; N is at most
+            MAX_INFIDELITY_QUBITS.
+        name: Its name.
+
+    Raises:
+        ProblemError: The state is wider.
+    """
+    qubits = len(state).bit_length() - 1
+    if qubits > MAX_INFIDELITY_QUBITS:
+        raise ProblemError(
+            f"a state of {qubits} qubits has up to {4**qubits:,} Pauli words: allowed are up to"
+            f" {MAX_INFIDELITY_QUBITS} qubits"
+        )
+    values = word_values(state)
+    kept = np.flatnonzero(np.abs(values) > _LEAST_VALUE)
+    words = pauli_words(qubits)
+    terms = ("I" * qubits, *(words[at] for at in kept))
+    coefficients = np.concatenate([[1.0], np.zeros(len(kept))])
+    coefficients -= np.concatenate([[1.0], values[kept]]) / len(state)
+    return Hamiltonian(name, terms, coefficients, exact_energy=lambda: 0.0)
 
 
 def fidelity(values: np.ndarray, target: np.ndarray) -> float:

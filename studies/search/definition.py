@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from common import runs, storage
 from common.data import Dataset, Examples, prepare
-from common.data.problems import only_hamiltonian
+from common.data.problems import only_hamiltonian, only_state
 from common.errors import SettingsError
 from common.settings import Settings
 from common.settings.fields import AUTO
@@ -124,7 +124,13 @@ class SearchDefinition:
     @property
     def qubits(self) -> int:
         """Qubits of all circuits."""
-        return self.settings.model.qubits if self.has_data else self.hamiltonian.qubits
+        is_given = self.has_data or self.is_state
+        return self.settings.model.qubits if is_given else self.hamiltonian.qubits
+
+    @property
+    def is_state(self) -> bool:
+        """If the search is for the preparation of a state."""
+        return self.settings.data.task == "state"
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -159,11 +165,14 @@ class SearchDefinition:
     def hamiltonian(self) -> Hamiltonian:
         """The Hamiltonian, with the electrons of SPACE if it is one of a file.
 
+        That of a target state has 1 minus the fidelity as its energy.
+
         Raises:
             DataError: It can't be read.
             SettingsError: SPACE has another number of electrons than the molecule.
         """
-        found = only_hamiltonian(self.settings.data, self.settings.model.qubits)
+        read = only_state if self.is_state else only_hamiltonian
+        found = read(self.settings.data, self.settings.model.qubits)
         given = self.options.space.rpartition(":")[2] if "excitations" in self.options.space else ""
         if not given.isdigit():
             return found
@@ -189,7 +198,8 @@ class SearchDefinition:
     @property
     def method(self) -> str:
         """METHOD, or the default for the problem."""
-        return self.options.proposer or ("evolution" if self.has_data else "pruning")
+        is_grown = not (self.has_data or self.is_state)  # gradients of a state are often 0 at first
+        return self.options.proposer or ("pruning" if is_grown else "evolution")
 
     @property
     def method_name(self) -> str:
@@ -229,20 +239,15 @@ class SearchDefinition:
             "method": self.method,
             "noise": self.settings.model.noise,
         }
+        if self.has_data or self.is_state:
+            found |= {"task": data.task, "qubits": self.qubits}
         if self.has_data:
-            names = {"task": data.task, "encoder": data.encoder, "classes": data.classes}
-            found |= names | {"qubits": self.qubits}
+            found |= {"encoder": data.encoder, "classes": data.classes}
         return found
 
     def _check(self) -> None:
         if not self.name:
             raise SettingsError("a search needs a name: set NAME, for example NAME=h2")
-        task = self.settings.data.task
-        if task == "state":
-            raise SettingsError(
-                "TASK=state has neither a Hamiltonian nor rows, for which circuits are searched:"
-                f" set TASK=energy, {' or '.join(DATA_TASKS)}"
-            )
         if self.has_data and not self.space.startswith("layers:"):
             raise SettingsError(
                 f"SPACE={self.space} does not encode data: set SPACE=layers:N, such as layers:3"

@@ -145,13 +145,13 @@ def training_command(
     model = folder.circuits / f"{circuit.number}.model.json"
     job, data = definition.settings.job, definition.settings.data
     words = [f"TASK={data.task} DATA={shlex.quote(data.data)} MODEL={shlex.quote(str(model))}"]
-    if definition.has_data:
-        fields = Settings.fields()
-        words += [
-            f"{name.upper()}={shlex.quote(str(value))}"
-            for name in DATA_SETTINGS
-            if (value := definition.settings.get(name)) != fields[name].default
-        ]
+    fields = Settings.fields()
+    names = DATA_SETTINGS if definition.has_data else ("qubits",) if definition.is_state else ()
+    words += [
+        f"{name.upper()}={shlex.quote(str(value))}"
+        for name in names
+        if (value := definition.settings.get(name)) != fields[name].default
+    ]
     if job.storage != Settings.fields()["storage"].default:
         words.append(f"STORAGE={shlex.quote(job.storage)}")
     return " ".join([command("train"), *words, f"RUN={folder.name}-{circuit.number}"])

@@ -122,8 +122,16 @@ def _front(
     return names, rows
 
 
+def _kind_of_data(definition: SearchDefinition) -> str:
+    if definition.is_state:
+        return "target state"
+    return "data" if definition.has_data else "Hamiltonian"
+
+
 def _note(definition: SearchDefinition) -> str:
     """Return what an error is."""
+    if definition.is_state:
+        return "The error is 1 minus the fidelity of the state"
     if not definition.has_data:
         return "The error is the energy minus the exact one, in the unit of the Hamiltonian"
     rows = plural(len(definition.rows.validation_labels), "row")
@@ -143,7 +151,7 @@ def _facts(
 ) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return titled lists of facts; a fact whose value is None is left out."""
     problem: list[tuple[str, Any]] = [
-        ("data" if definition.has_data else "Hamiltonian", definition.settings.data.data),
+        (_kind_of_data(definition), definition.settings.data.data),
         ("qubits", definition.qubits),
     ]
     if definition.has_data:

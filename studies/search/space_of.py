@@ -21,7 +21,8 @@ def space_of(definition: SearchDefinition) -> Space:
     """Return the gates that circuits are made of.
 
     For data, layers have encoders of all features. Circuits for a Hamiltonian begin with the
-    Hartree-Fock state of a molecule. On a device, layers and blocks have its pairs of qubits.
+    Hartree-Fock state of a molecule. On a device, layers and blocks have its pairs of qubits. They
+    have rotations about Z where the Hamiltonian is not real.
 
     Raises:
         SettingsError: SPACE does not fit the Hamiltonian, or its file can't be used.
@@ -35,12 +36,14 @@ def space_of(definition: SearchDefinition) -> Space:
             return layers(qubits, int(detail), connectivity=pairs, rotations="yz", inputs=names)
         problem = definition.hamiltonian
         start = hartree_fock(problem.electrons) if problem.electrons else ()
+        axes = "yz" if any(word.count("Y") % 2 for word in problem.terms) else "y"
         if text.endswith(".json"):
             return _space_of_file(text, problem)
         if kind == "layers":
-            return layers(problem.qubits, int(detail), connectivity=pairs, start=start)
+            count = int(detail)
+            return layers(problem.qubits, count, connectivity=pairs, start=start, rotations=axes)
         if kind == "blocks":
-            return blocks(problem.qubits, connectivity=pairs, start=start)
+            return blocks(problem.qubits, connectivity=pairs, start=start, rotations=axes)
         if kind == "paulis":
             return pauli_strings([one for one in problem.terms if one.strip("I")], start)
         if not problem.electrons:

@@ -11,7 +11,7 @@ import sympy
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings, circuit_file
-from qfleet.problems import named
+from qfleet.problems import named, target_states
 from qfleet.search.qasm import from_qasm
 from studies.search import __main__ as program
 from studies.search.definition import SearchDefinition
@@ -60,7 +60,6 @@ def test_definition_has_seeds_budget_and_default_space() -> None:
         (["NAME=A!"], "NAME=A!"),
         (["SEEDS=0,0"], "SEED"),
         (["SEEDS=x"], "SEED"),
-        (["TASK=state", "DATA=ghz"], "TASK=state"),
         (["TASK=classification", "DATA=t.csv", "METHOD=adapt"], "METHOD=adapt"),
         (["TASK=regression", "DATA=t.csv", "SPACE=blocks"], "SPACE=blocks"),
         (["METHOD=evolution:8"], "METHOD=evolution"),
@@ -220,6 +219,25 @@ def test_electrons_of_a_file_are_those_of_the_space(searched) -> None:
     assert searched(*args, "BUDGET=200evaluations") == 0
     with pytest.raises(SettingsError, match="other electrons"):
         _ = SearchDefinition.from_args(["NAME=s", "DATA=h2:0.74", "SPACE=excitations:3"]).problem
+
+
+def test_state_has_its_infidelity_as_the_error(searched, capsys) -> None:
+    args = ("NAME=s", "TASK=state", "DATA=random:3", "QUBITS=2")
+    assert searched(*args, "BUDGET=400evaluations") == 0
+    output = capsys.readouterr().out
+    assert "TASK=state DATA=random:3 MODEL=runs/searches/s/circuits/0.model.json QUBITS=2" in output
+    folder = Path("runs/searches/s")
+    first = json.loads((folder / "front.json").read_text())[0]
+    assert (first["error"] < 1e-6, first["two_qubit_gates"]) == (True, 1)
+    state = cirq.final_state_vector(cirq.read_json(folder / "circuits/0.json"))
+    overlap = abs(np.vdot(target_states("random:3", 2)[0], state)) ** 2
+    assert overlap == pytest.approx(1 - first["error"], abs=1e-5)
+    model = f"MODEL={folder}/circuits/0.model.json"
+    trained = Settings.from_args([*args[1:], model], "train").training
+    assert (trained.learning_rate, trained.initialization_count) == (0.01, 1)
+    assert "1 minus the fidelity" in (folder / "report.html").read_text()
+    assert searched("NAME=t", *args[1:3], "QUBITS=9") == 2
+    assert "9 qubits" in capsys.readouterr().err
 
 
 def write_table() -> None:

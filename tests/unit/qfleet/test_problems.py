@@ -19,6 +19,7 @@ from qfleet.problems import (
     HamiltonianFamily,
     active_space,
     hamiltonian_files,
+    infidelity,
     named,
     parse,
     states,
@@ -397,3 +398,16 @@ def test_hamiltonian_variational_reaches_the_ground_state(name, layers):
 
 def test_hardware_efficient_reaches_the_ground_state():
     assert ground_state_error(only(named("tfim:4:0.5")), hardware_efficient(4, 4)) < 1e-3
+
+
+def test_infidelity_is_1_minus_the_overlap_with_the_state() -> None:
+    random = np.random.default_rng(5)
+    target, state = random.normal(size=(2, 8)) + 1j * random.normal(size=(2, 8))
+    target, state = target / np.linalg.norm(target), state / np.linalg.norm(state)
+    problem = infidelity(target)
+    places = {qubit: at for at, qubit in enumerate(cirq.LineQubit.range(3))}
+    found = problem.pauli_sum().expectation_from_state_vector(state, places)
+    assert found.real == pytest.approx(1 - abs(np.vdot(target, state)) ** 2, abs=1e-6)
+    assert problem.reference_energy() == 0
+    with pytest.raises(ProblemError, match="9 qubits"):
+        infidelity(np.eye(1, 512)[0])
