@@ -31,7 +31,8 @@ from qfleet.pulses.calibrated import calibrated_transmons
 from qfleet.pulses.channels import ControlChannel, drive
 from qfleet.pulses.envelopes import Drag, Envelope, FlatTop, Gaussian
 from qfleet.pulses.grid import Grid
-from qfleet.pulses.objective import GateObjective, GateResult, optimize
+from qfleet.pulses.objective import GateObjective, GateResult
+from qfleet.pulses.optimizer import optimize
 from qfleet.pulses.propagator import Propagator
 from qfleet.pulses.pulse import GaussianFilter, Pulse
 from qfleet.pulses.pulse_gate import PulseGate

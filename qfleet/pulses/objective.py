@@ -1,12 +1,11 @@
-"""The infidelity of a pulse as a function of its numbers, and its minimization."""
+"""The infidelity of a pulse as a function of its numbers."""
 
-import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import flag, integer, number
+from qfleet.argument_checks import flag
 from qfleet.engine.arguments import checked_values
 from qfleet.pulses.fidelity import Fidelities, GateFidelity
 from qfleet.pulses.propagator import Propagator
@@ -127,60 +126,3 @@ class GateObjective:
         angles = np.zeros(len(self.propagator.levels))
         angles[: self.angles] = array[count:]
         return array[:count], angles
-
-
-def optimize(
-    objective: GateObjective,
-    values: ArrayLike,
-    *,
-    iterations: int = 500,
-    infidelity: float = 1e-7,
-) -> GateResult:
-    """Minimize the infidelity within the bounds, by L-BFGS-B of SciPy.
-
-    Args:
-        objective: The infidelity.
-        values: [P + n] numbers to start from, such as small random ones.
-        iterations: Most iterations.
-        infidelity: Stop below this infidelity.
-
-    Returns:
-        The best pulse that was evaluated.
-
-    Raises:
-        ArgumentError: `values` has another shape, or a number is not finite.
-    """
-    integer(1)(iterations, "iterations")
-    number(infidelity, "infidelity")
-    from scipy.optimize import minimize  # takes half a second
-
-    lows, highs = np.array(objective.bounds).T
-    start = np.clip(objective.checked(values), lows, highs)
-    best: tuple[float, np.ndarray] = (np.inf, start)
-    calls = 0
-
-    def evaluate(point: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best, calls
-        calls += 1
-        value, gradient = objective(point)
-        if value < best[0]:
-            best = value, point.copy()
-        if value < infidelity:
-            raise _IsGoodEnough
-        return value, gradient
-
-    options = {"maxiter": iterations, "maxfun": 10 * iterations, "ftol": 1e-15, "gtol": 1e-12}
-    with contextlib.suppress(_IsGoodEnough):
-        minimize(
-            evaluate,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=objective.bounds,
-            options=options,
-        )
-    return objective.result(best[1], calls)
-
-
-class _IsGoodEnough(Exception):
-    """Leaves the optimizer."""
