@@ -8,7 +8,8 @@ import sys
 from common import storage, user_code
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
-from common.settings.groups.experiment import FITTED_TO_DATA, MODELS, STATE_QUBITS
+from common.settings.gate_checks import require_device
+from common.settings.groups.experiment import FITTED_TO_DATA, GATE, MODELS, STATE_QUBITS
 from common.waiting import Waiting
 
 RETRY_SECONDS = 10.0
@@ -23,7 +24,8 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> None:
         is_elsewhere: If other machines train, whose memory is unknown.
 
     Raises:
-        DataError, SettingsError: DATA can't be used, or a setting does not fit.
+        DataError, SettingsError: DATA or the device of TASK=gate can't be used, or a setting does
+            not fit.
         SimulationError: The circuits take too much time or memory.
     """
     if settings.job.target != "k8s":  # where the client has checked the file that it mounts
@@ -34,6 +36,8 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> None:
         from common import data  # it takes a second to import
 
         encoding = data.check(settings)
+        if settings.data.task == GATE:
+            _check_pulse(settings)
         if encoding is None or not _may_be_contracted(settings):
             return
         from common.model_circuits import compiled_circuits
@@ -47,6 +51,14 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> None:
             f"PRUNE={prune:g} can't be used with tensor networks, by which QUBITS={model.qubits}"
             " are simulated: set METHOD=state_vector, or omit PRUNE"
         )
+
+
+def _check_pulse(settings: Settings) -> None:
+    from common.data.problems import check_problem
+    from common.pulse_objectives import pulse_objective
+
+    require_device(settings.model, settings.data)
+    pulse_objective(settings.model, check_problem(settings.data, settings.model.qubits))
 
 
 def is_needed(settings: Settings) -> bool:

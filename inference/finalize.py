@@ -8,11 +8,12 @@ from common.data import Examples
 from common.errors import write_termination_message
 from common.metrics import line, number, title
 from common.models.kernel_machine import weight_count
+from common.models.pulse_model import pulse_values
 from common.settings import Settings
 from common.settings.groups.experiment import KERNEL
 from common.text import plural
 from common.waiting import Waiting
-from inference import baseline, html_report, own_columns, summary
+from inference import baseline, html_report, own_columns, pulse_figures, summary
 from inference.gradient_variance import SAMPLES, distinct_layers, measure_gradient_variance
 from inference.inference_input import InferenceInput
 from inference.kernel_figures import KernelFigures, measure_kernel
@@ -55,6 +56,8 @@ def finalize(
         results = _results(seed, source, inputs, model, predictor, scores)
         page = source.predictions / "report.html"
         table.publish()
+        if results.pulse:
+            pulse_figures.export(results.pulse, source.predictions)
         storage.write_atomic(page, html_report.render(results))
     summary.log_results(results, table.path, page)
     detail = f": {line(scores.metrics)}" if scores.metrics else ""
@@ -81,6 +84,10 @@ def _results(
     layers, is_kernel = list(models.circuit_layers(model)), source.settings["model"] == KERNEL
     angles = inputs.head(SAMPLES).angles
     kernel = _kernel(source, inputs, seed) if is_kernel else None
+    pulse = None
+    if inputs.target.kind == "gate":
+        recorded = Settings.from_record(source.settings).model
+        pulse = pulse_figures.measure_pulse(recorded, inputs.target, pulse_values(model))
     warnings = [kernel.warning] if kernel and kernel.warning else []
     return InferenceResults(
         source=source,
@@ -100,6 +107,7 @@ def _results(
             inputs.head(TRUST_SAMPLES).angles
         ),
         kernel=kernel,
+        pulse=pulse,
     )
 
 

@@ -12,9 +12,15 @@ from common.data import Encoding
 from common.data.description import describe_encoding, describe_labels
 from common.metrics import number, title
 from common.settings.circuit_file import short_model
-from common.settings.groups.experiment import KERNEL
+from common.settings.groups.experiment import KERNEL, PULSE
 from common.text import plural
-from inference import gradient_variance, report_plots, report_sections, task_plots
+from inference import (
+    gradient_variance,
+    pulse_plots,
+    report_plots,
+    report_sections,
+    task_plots,
+)
 from inference.html_text import page
 from inference.results import InferenceResults
 from inference.scoring import ClassScores
@@ -38,7 +44,7 @@ _DETAILS = {
     "energy_error": "mean distance to the exact energies",
     "largest_error": "largest distance to an exact energy",
     "infidelity": "1 minus the fidelity",
-    "fidelity": "with the target states, mean",
+    "fidelity": "with the target, mean",
 }
 
 
@@ -67,6 +73,7 @@ def render(results: InferenceResults) -> str:
         sections=report_sections,
         report_plots=report_plots,
         task_plots=task_plots,
+        pulse_plots=pulse_plots,
         limits=gradient_variance,
         describe_encoding=describe_encoding,
     )
@@ -119,7 +126,9 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
     """Return titled lists of facts; a fact whose value is None is left out."""
     source, inputs = results.source, results.inputs
     settings, result, data = source.settings, source.result, inputs.data
-    has_steps = settings.get("model") != KERNEL
+    has_steps, has_epochs = (
+        settings.get("model") not in without for without in ((KERNEL, PULSE), (KERNEL,))
+    )
     pruned = result.get("pruned")
     encoding = source.described["encoding"]
     has_head = settings.get("model") in ("hybrid", "multi-filter")
@@ -134,7 +143,10 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
         ("trained parameters", f"{results.weight_count:,}"),
         ("pruned angles", f"{pruned['dropped']:,} of {pruned['angles']:,}" if pruned else None),
         ("simulator", settings.get("simulator")),
-        ("noise", short_name(settings.get("noise") or "none")),
+        (
+            "device of the pulse" if settings.get("model") == PULSE else "noise",
+            short_name(settings.get("noise") or "none"),
+        ),
         ("zero-noise extrapolation", settings.get("zne")),
     ]
     labels = describe_labels(data) if data else ", ".join(inputs.target.classes)
@@ -155,7 +167,7 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
     seconds = result.get("seconds")
     training = [
         ("seed", settings.get("seed")),
-        ("epochs", result.get("epochs") if has_steps else None),
+        ("epochs", result.get("epochs") if has_epochs else None),
         ("batch", settings.get("batch") if has_steps else None),
         ("learning rate", settings.get("learning_rate") if has_steps else None),
         ("workers", source.record.get("other", {}).get("workers")),

@@ -22,7 +22,7 @@ from common.data import Dataset, Encoding, load, prepare, read_examples
 from common.data.formats import FORMATS, sha256_file, stem
 from common.data.origin import Origin
 from common.data.splits import GENERATORS, SPLITS, generated_rows
-from common.data.target import Target
+from common.data.target import PROBLEM_KINDS, Target
 from common.errors import DataError, QfleetError, WeightsError, one_line
 from common.runs import DATASETS, records, run_data
 from common.settings import JobSettings, Settings
@@ -160,7 +160,7 @@ def _given_input(
     except QfleetError as error:  # it is needed for baselines only
         missing = one_line(error)
     path = settings.inference.input
-    if encoding.target.kind in ("energy", "state"):
+    if encoding.target.kind in PROBLEM_KINDS:
         raise DataError(
             f"INPUT={path} does not fit TASK={encoding.target.task}, whose examples are those of"
             " training: omit INPUT"

@@ -22,8 +22,9 @@ from common.settings import Settings
 from common.settings.amplitude_checks import check_amplitudes
 from common.settings.circuit_file import short_model
 from common.settings.forward_checks import require_noise_of_trajectories
-from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
+from common.settings.groups.experiment import GATE, NO_NOISE, NO_SHOTS
 from common.storage import StoragePath
+from common.text import plural
 from common.user_code import UserCode
 from common.weights_file import RETRAIN_HINT
 
@@ -167,6 +168,12 @@ def _with_noise(settings: Settings, source: ModelSource) -> ModelSource:
         changed |= {"sampler": "", "shots": given["shots"] or NO_SHOTS}
     if not changed:
         return source
+    if source.settings.get("task") == GATE:
+        name = min(changed).upper()
+        raise SettingsError(
+            f"{name} does not fit {source.title}, whose pulse is for the device of its training:"
+            f" omit {name}"
+        )
     recorded = {**source.settings, **changed, "gradient": "noisy"}
     if given["sampler"]:
         recorded |= SAMPLED
@@ -192,9 +199,9 @@ def _with_zne(settings: Settings, source: ModelSource) -> ModelSource:
     zne, recorded = settings.inference.zne, source.settings
     if not zne:
         return source
-    if recorded.get("task") == "state":
+    if (task := recorded.get("task")) in ("state", GATE):
         raise SettingsError(
-            f"ZNE={zne} does not fit TASK=state, whose fidelities are no readouts: omit ZNE"
+            f"ZNE={zne} does not fit TASK={task}, whose fidelities are no readouts: omit ZNE"
         )
     if recorded.get("normalize_readouts"):
         raise SettingsError(
@@ -358,4 +365,4 @@ def _check_consistency(settings: Settings, source: ModelSource) -> None:
 def _model_name(settings: Mapping[str, object]) -> str:
     model = short_model(str(settings.get("model")))
     # A model of the user's has the qubits that its factory gives it.
-    return model if ":" in model else f"{model}, {settings.get('qubits')} qubits"
+    return model if ":" in model else f"{model}, {plural(int(str(settings['qubits'])), 'qubit')}"

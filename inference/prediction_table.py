@@ -24,6 +24,10 @@ MAX_CSV_ROWS = 1_000_000
 """Maximum number of rows of a CSV table; larger tables are written as Parquet."""
 
 
+_FIDELITIES = ("state", "gate")
+"""Kinds of targets whose predictions are fidelities."""
+
+
 class PredictionTable:
     """The table. It is written to a local file and published atomically. A context manager.
 
@@ -46,7 +50,7 @@ class PredictionTable:
         is_mitigated: bool = False,
     ) -> None:
         self._target, self._labelled = inputs.target, inputs.labelled
-        # The fields of a Hamiltonian are its first features; there are few rows.
+        # The fields of a Hamiltonian or a device are its first features; there are few rows.
         self._fields = inputs.target.fields
         self._features = inputs.head(inputs.total).angles if self._fields else None
         large = inputs.total > MAX_CSV_ROWS
@@ -123,10 +127,12 @@ class PredictionTable:
             values.append(labels.astype(np.float64))
         if target.kind == "number":
             values = [in_units(target, one) for one in values]
-        if len(values) == 2 and target.kind != "state":
+        if target.kind in _FIDELITIES:
+            return [pa.array(values[0])]
+        if len(values) == 2:
             error = values[0] - values[1]
             values.append(rounded(target, error) if target.kind == "number" else error)
-        return [pa.array(one) for one in (values[:1] if target.kind == "state" else values)]
+        return [pa.array(one) for one in values]
 
     def _class_names(self, indices: np.ndarray) -> pa.Array:
         codes = indices.astype(np.int8)
@@ -155,7 +161,7 @@ def _columns(target: Target, *, labelled: bool) -> list[tuple[str, pa.DataType]]
             columns = [(f"probability_{name}", pa.float32()) for name in target.classes]
         columns.append(("predicted_label", pa.string()))
         return columns + [("label", pa.string())] * labelled
-    if target.kind == "state":
+    if target.kind in _FIDELITIES:
         return [("fidelity", pa.float64())]
     name, truth = ("energy", "reference") if target.kind == "energy" else ("prediction", "label")
     compared = [truth, "error"] if labelled and target.has_reference else []

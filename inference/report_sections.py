@@ -94,7 +94,7 @@ def prediction_plot(results: InferenceResults) -> str:
 
 
 def members(results: InferenceResults) -> Table:
-    """Return the table of Hamiltonians or states."""
+    """Return the table of Hamiltonians, states or perturbed devices."""
     scores, target = results.scores, results.inputs.target
     assert isinstance(scores, MemberScores)
     fields = results.inputs.head(scores.total).angles[:, : len(target.fields)]
@@ -198,6 +198,22 @@ def diagram(layer: "Expectation", name: str) -> tuple[str, str]:
     if shown < width:
         caption += f". Excerpt: the first {shown} of {width:,} qubits, with the gates among them"
     return caption, svg
+
+
+def pulse_facts(results: InferenceResults) -> Table:
+    """Return the table of the fidelities of a pulse on the device itself."""
+    assert results.pulse is not None
+    found = results.pulse
+    rows = [
+        ("fidelity", f"{found.nominal.fidelity[0]:.6f}"),
+        ("leakage", f"{found.nominal.leakage[0]:.2e}"),
+        ("duration", f"{found.nominal.duration:g} ns"),
+        ("step error", f"{found.step_error:.1e}"),
+    ]
+    if found.decayed is not None:
+        rows[1:1] = [("fidelity with T1 and T2", f"{found.decayed:.6f}")]
+        rows[2:2] = [("limit of T1 and T2", f"{found.limit:.6f}")]
+    return ["on the device itself", ""], [list(row) for row in rows]
 
 
 def kernel_widths(results: InferenceResults) -> str:

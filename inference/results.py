@@ -11,6 +11,7 @@ from inference.kernel_figures import KernelFigures
 from inference.model_source import ModelSource
 from inference.own_columns import ColumnBaselines
 from inference.predictor import CircuitTrust
+from inference.pulse_figures import PulseFigures
 from inference.scoring import Scores
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class InferenceResults:
         column_baselines: Those on the columns of the table, where the encoding loses much of it.
         return_probabilities: Of the readouts of each circuit, with zero-noise extrapolation.
         kernel: Matrix, spectrum and concentration of MODEL=kernel; None for other models.
+        pulse: Envelopes, populations and sensitivity of TASK=gate; None for other tasks.
     """
 
     source: ModelSource
@@ -48,6 +50,7 @@ class InferenceResults:
     column_baselines: ColumnBaselines | None = None
     return_probabilities: Sequence[CircuitTrust] = field(default_factory=list)
     kernel: KernelFigures | None = None
+    pulse: PulseFigures | None = None
 
     @property
     def missing_baselines_reason(self) -> str:

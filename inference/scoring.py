@@ -226,7 +226,7 @@ class MemberScores(Scores):
 
     @property
     def values(self) -> np.ndarray:
-        """float64 [members]: energies or fidelities."""
+        """float64 [members]: energies, or fidelities of states or of perturbed devices."""
         return np.concatenate([part[0] for part in self._parts])
 
     @property
@@ -236,7 +236,7 @@ class MemberScores(Scores):
 
     def _metrics(self) -> dict[str, float]:
         mean = float(self.values.mean())
-        if self.target.kind == "state":
+        if self.target.kind != "energy":
             return {"infidelity": 1 - mean, "fidelity": mean}
         if not self.target.has_reference:
             return {"energy": mean}

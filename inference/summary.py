@@ -9,6 +9,7 @@ from rich.table import Table
 from common import events
 from common.commands import command
 from common.data.description import describe_encoding
+from common.data.target import PROBLEM_KINDS
 from common.metrics import number, title
 from common.settings.circuit_file import short_model
 from common.storage import StoragePath
@@ -153,7 +154,7 @@ def _next_commands(results: InferenceResults, report: StoragePath) -> list[str]:
     local = isinstance(report, Path)
     commands = [f"open {report}" if local else f"gcloud storage cp {report} ."]
     run = results.source.run
-    if run and results.inputs.target.task in ("energy", "state"):
+    if run and results.inputs.target.kind in PROBLEM_KINDS:
         return commands
     if run and results.inputs.is_test_split:
         commands.append(f"{command('infer')} {run.arguments} INPUT=table.csv")

@@ -230,7 +230,7 @@ def _existing(settings: Settings) -> Dataset | None:
             f"DATA={data.data} is not a data set: allowed are {', '.join(GENERATORS)}, the path of"
             f" a table whose name ends in {', '.join(FORMATS)}, or a folder that"
             f" `{command('data')}`"
-            " completed; Hamiltonians and states need TASK=energy or TASK=state"
+            " completed; Hamiltonians, states and gates need TASK=energy, state or gate"
             + did_you_mean(data.data, GENERATORS)
         )
     found = load(path, data.data_memory)

@@ -1,9 +1,9 @@
 """Files of DATA that hold Hamiltonians or target states."""
 
 from common.data.formats import read_bytes
-from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
+from common.settings.groups.experiment import GATE, PROBLEM_FILES, DataSettings
 
-_CONTENTS = {"energy": "a Hamiltonian", "state": "target states"}
+_CONTENTS = {"energy": "a Hamiltonian", "state": "target states", GATE: "a gate"}
 _MAX_FILE_MIB = 64
 
 

@@ -1,13 +1,16 @@
-"""Data sets of TASK=energy and TASK=state: one row per Hamiltonian or target state.
+"""Data sets of TASK=energy, state and gate: a row per Hamiltonian, target state or device.
 
 The row of a Hamiltonian holds the fields that distinguish it from the other members of its family,
 the coefficients of all Pauli words, the identity first, and its number. That of a state holds the
-real parts of its amplitudes, the imaginary parts, and its number.
+real parts of its amplitudes, the imaginary parts, and its number. That of a device holds its
+deviations.
 
 All splits have the same rows.
 """
 
+import json
 from collections.abc import Callable, Mapping
+from itertools import product
 
 import numpy as np
 
@@ -16,8 +19,9 @@ from common.data.problem_files import read_problem
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.data.target import Target
 from common.errors import DataError, SettingsError
-from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
-from common.text import did_you_mean
+from common.settings.gate_file import GateFile, named_gate, parse_gate
+from common.settings.groups.experiment import GATE, PROBLEM_FILES, DataSettings
+from common.text import did_you_mean, plural
 from qfleet.errors import LibraryError
 from qfleet.problems import (
     HAMILTONIANS,
@@ -35,6 +39,9 @@ MAX_STATE_QUBITS = 12
 
 NUMBER = "number"
 """Name of the last column: the number of the row."""
+
+DEVIATIONS = ("frequency_deviation", "drive_deviation")
+"""Columns of a device: that of all frequencies in GHz, and the relative one of all drives."""
 
 
 def energies(data: DataSettings, qubits: int) -> PreparedSplits:
@@ -95,10 +102,10 @@ def check_problem(data: DataSettings, qubits: int) -> Target:
         qubits: QUBITS.
 
     Raises:
-        DataError, SettingsError: As `energies` and `states`.
+        DataError, SettingsError: As `energies`, `states` and `gates`.
     """
-    if data.task == "state":
-        return states(data, qubits).encoding.target
+    if data.task in ("state", GATE):
+        return PROBLEMS[data.task](data, qubits).encoding.target
     family = _family(data, qubits, first_member)
     members, electrons = len(family.coefficients), family.electrons
     fields = family.field_names
@@ -205,6 +212,36 @@ def _amplitudes(data: DataSettings, qubits: int) -> np.ndarray:
         raise DataError(str(error)) from None
 
 
+def gates(data: DataSettings, qubits: int) -> PreparedSplits:
+    """Return the perturbed devices on which the fidelity of a gate is averaged.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+
+    Raises:
+        DataError: The gate can't be read.
+        SettingsError: It does not fit QUBITS, or a setting does not apply.
+    """
+    _refuse_settings(data)
+    gate = _read_gate(data)
+    if gate.width != qubits:
+        raise SettingsError(
+            f"DATA={data.data} acts on {plural(gate.width, 'qubit')}, and QUBITS={qubits}: set"
+            f" QUBITS={gate.width}"
+        )
+    rows = np.array([*product(gate.frequency, gate.drive_strength)]) - (0.0, 1.0)
+    text = json.dumps(gate.to_json(), sort_keys=True)
+    target = Target("gate", "fidelity", fields=DEVIATIONS, members=len(rows), gate=text)
+    return _same_splits(rows, np.ones(len(rows), np.float32), DEVIATIONS, target)
+
+
+def _read_gate(data: DataSettings) -> GateFile:
+    if not data.is_problem_file:
+        return named_gate(data.data)
+    return parse_gate(read_problem(data), f"DATA={data.data}")
+
+
 def _same_splits(
     rows: np.ndarray, labels: np.ndarray, columns: tuple[str, ...], target: Target
 ) -> PreparedSplits:
@@ -232,5 +269,6 @@ def _refuse_settings(data: DataSettings) -> None:
 PROBLEMS: Mapping[str, Callable[[DataSettings, int], PreparedSplits]] = {
     "energy": energies,
     "state": states,
+    GATE: gates,
 }
 """Generators of the tasks without labelled examples."""

@@ -1,4 +1,4 @@
-"""The target of a model: two classes, several classes, a number, an energy or a state.
+"""The target of a model: two or several classes, a number, an energy, a state or a gate.
 
 The target follows from TASK and the data set. It is recorded with the encoding of the data set.
 
@@ -9,6 +9,7 @@ The target follows from TASK and the data set. It is recorded with the encoding 
 | number | (number - center) / scale | one, scaled like the label |
 | energy | reference energy; 0 if it is unknown | one, the energy |
 | state | 1 | one, the fidelity |
+| gate | 1 | one, the fidelity of a perturbed device |
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 
 from common.errors import DataError
 
-Kind = Literal["signs", "classes", "number", "energy", "state"]
+Kind = Literal["signs", "classes", "number", "energy", "state", "gate"]
 
 TASKS = {
     "signs": "classification",
@@ -27,6 +28,7 @@ TASKS = {
     "number": "regression",
     "energy": "energy",
     "state": "state",
+    "gate": "gate",
 }
 """TASK by the kind of the target."""
 
@@ -36,8 +38,12 @@ LOSSES = {
     "number": "mse",
     "energy": "energy",
     "state": "infidelity",
+    "gate": "infidelity",
 }
 """Metric that training minimises, by the kind of the target."""
+
+PROBLEM_KINDS = ("energy", "state", "gate")
+"""Kinds whose rows are problems, not examples."""
 
 MAX_CLASSES = 100
 MAX_SCALED = 1e6
@@ -59,10 +65,11 @@ class Target:
         terms: Pauli words of the Hamiltonians, one letter per qubit; for kind energy.
         coefficients: Means of the coefficients of the words over all Hamiltonians.
         fields: Names of the numbers that distinguish the members of a family, which are the first
-            features; for kind energy.
+            features; for kinds energy and gate.
         has_reference: True if labels are reference energies.
-        members: Hamiltonians or states, each of which is a row.
+        members: Hamiltonians, states or devices, each of which is a row.
         electrons: Electrons of a molecule; 0 for other Hamiltonians.
+        gate: The gate and what its pulse may be, as JSON; for kind gate.
     """
 
     kind: Kind
@@ -76,6 +83,7 @@ class Target:
     has_reference: bool = True
     members: int = 1
     electrons: int = 0
+    gate: str = ""
 
     @property
     def outputs(self) -> int:
@@ -136,7 +144,9 @@ class Target:
             result |= {"terms": list(self.terms), "coefficients": list(self.coefficients)}
             result["fields"] = list(self.fields)
             result |= {"has_reference": self.has_reference, "electrons": self.electrons}
-        if self.kind in ("energy", "state"):
+        if self.kind == "gate":
+            result |= {"fields": list(self.fields), "gate": self.gate}
+        if self.kind in PROBLEM_KINDS:
             result["members"] = self.members
         return result
 
@@ -160,6 +170,7 @@ class Target:
                 has_reference=bool(read.get("has_reference", True)),
                 members=int(read.get("members", 1)),
                 electrons=int(read.get("electrons", 0)),
+                gate=str(read.get("gate", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the recorded target can't be read: {error!r}") from None
@@ -183,6 +194,7 @@ class Target:
             and len(words) <= 1
             and 1 <= self.members <= MAX_MEMBERS
             and 0 <= self.electrons <= MAX_ELECTRONS
+            and (self.kind == "gate") == bool(self.gate)
         )
         if not is_possible:
             raise DataError(f"the recorded target of kind {str(self.kind)[:20]!r} is inconsistent")

@@ -15,6 +15,8 @@ def require_fit(target: Target, settings: Settings) -> None:
     if target.task in ("energy", "state"):
         _require_ansatz(target, settings)
         return
+    if target.kind == "gate":
+        return
     check_outputs(settings, target.kind, target.outputs)
 
 

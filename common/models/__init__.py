@@ -22,6 +22,7 @@ from common.models.ansatz import initial_angles
 from common.models.kernel_machine import KernelShape, build_kernel_model, recorded_shape
 from common.models.normalization import ReadoutNormalization
 from common.models.pruning import prunable_circuits
+from common.models.pulse_model import build_pulse_model
 from common.models.samplers import sampler_arguments
 from common.models.variational import build_variational_model
 from common.settings import Settings
@@ -58,6 +59,8 @@ def build_model(
     """
     if target.kind in ("energy", "state"):
         return build_variational_model(features, settings, target)
+    if target.kind == "gate":
+        return build_pulse_model(features, settings, target)
     if kernel:
         return build_kernel_model(features, settings, target, kernel)
     if ":" in settings.model.model:

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from common.errors import SettingsError
-from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS, DataSettings, ModelSettings
+from common.settings.gate_checks import require_device
+from common.settings.groups.experiment import (
+    GATE,
+    MODELS,
+    VARIATIONAL_TASKS,
+    DataSettings,
+    ModelSettings,
+)
 from common.settings.groups.inference import InferenceSettings
 from common.settings.groups.training import TrainingSettings
 from qfleet.devices.calibration import INLINE, short_name
@@ -48,7 +55,9 @@ def check_noise(model: ModelSettings, data: DataSettings, training: TrainingSett
     setting = f"{name}={value}"
     if model.has_noise:
         try:
-            if model.noise.startswith(INLINE):
+            if data.task == GATE:
+                inline_calibration(model.noise)
+            elif model.noise.startswith(INLINE):
                 _check_device(model)
             else:
                 parse_rates(model.noise)
@@ -82,14 +91,16 @@ def require_noise_of_trajectories(model: ModelSettings) -> None:
 
 
 def require_trainable(model: ModelSettings, data: DataSettings) -> None:
-    """Raise if circuits can be evaluated, but not trained.
+    """Raise if a model can be evaluated, but not trained.
 
     This is not a part of `Settings`: inference may replace NOISE, SHOTS and SAMPLER.
 
     Raises:
-        SettingsError: TRAJECTORIES is given without NOISE, or SAMPLER for TASK=energy.
+        SettingsError: TRAJECTORIES is given without NOISE, SAMPLER for TASK=energy, or TASK=gate
+            without a device.
     """
     require_noise_of_trajectories(model)
+    require_device(model, data)
     if model.sampler and data.task == "energy":
         raise SettingsError(_linear_energy(f"SAMPLER={model.sampler}") + " in training")
 

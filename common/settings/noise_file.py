@@ -14,6 +14,7 @@ from typing import Any
 from common.commands import command
 from common.errors import SettingsError
 from common.settings import yaml_file
+from common.settings.gate_file import local_gate
 from common.text import did_you_mean
 from qfleet.devices.calibration import INLINE, MAX_INLINE, NAME, Calibration
 from qfleet.devices.lines import best_part, inline_calibration
@@ -34,8 +35,12 @@ def names_file(value: str) -> bool:
     return _is_path(value) or (value != "none" and re.fullmatch(NAME, value, re.ASCII) is not None)
 
 
-def content_of(value: str) -> str:
+def content_of(value: str, gate: str = "") -> str:
     """Return the value of NOISE that has the content of the file that another value names.
+
+    Args:
+        value: The name of a device, or a path.
+        gate: DATA with TASK=gate; the numbers that pulses need are then included.
 
     Raises:
         SettingsError: The file is missing, has neither a calibration nor rates, or is too large.
@@ -43,9 +48,13 @@ def content_of(value: str) -> str:
     path, title = _path_of(value), f"NOISE={value}"
     content = _read(path, title)
     if "qubits" in content:
-        part = best_part(_calibration(content, title))
-        _warn_of_coherence(title, part)
+        whole = _calibration(content, title)
+        part = best_part(whole)
         text = str(part)
+        if gate:
+            part = _pulse_part(whole, gate, title)
+            text = part.to_text(pulses=True)
+        _warn_of_coherence(title, part)
         if len(text) > len(INLINE) + MAX_INLINE:
             raise SettingsError(
                 f"{title} has too many pairs: its best qubits with the pairs among them need"
@@ -56,6 +65,22 @@ def content_of(value: str) -> str:
         return format_rates(NoiseRates.from_values(content))
     except NoiseError as error:
         raise SettingsError(f"{title} has neither a calibration nor rates: {error}") from None
+
+
+def _pulse_part(whole: Calibration, gate: str, title: str) -> Calibration:
+    """Return the qubits that DATA names, or the longest of the best lines that a run can record."""
+    read = local_gate(gate)
+    if read and read.qubits:
+        try:
+            return whole.part(read.qubits)
+        except NoiseError as error:
+            raise SettingsError(f"{title} does not fit DATA={gate}: {error}") from None
+    found = best_part(whole)
+    for longest in range(len(found.qubits), 0, -1):
+        found = best_part(whole, longest)
+        if len(found.to_text(pulses=True)) <= len(INLINE) + MAX_INLINE:
+            break
+    return found
 
 
 def _warn_of_coherence(title: str, calibration: Calibration) -> None:

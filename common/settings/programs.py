@@ -13,7 +13,13 @@ from typing import Protocol
 from common.commands import command
 from common.errors import SettingsError
 from common.settings.fields import Scope, SettingField, Value
-from common.settings.groups.experiment import KERNEL, MODELS, VARIATIONAL_TASKS
+from common.settings.groups.experiment import (
+    KERNEL,
+    MODELS,
+    PROBLEM_FILES,
+    PULSE,
+    VARIATIONAL_TASKS,
+)
 from common.settings.options import option_fields, synonym_fields
 from common.settings.registry import all_fields, flag, names_in_scope
 from common.settings.sources import TERMS, Given
@@ -166,7 +172,7 @@ def _reads_model(*models: str) -> Condition:
 def _is_table(settings: Values) -> bool:
     return (
         settings.get("data") not in ("excitations", "digits")
-        and settings.get("task") not in VARIATIONAL_TASKS
+        and settings.get("task") not in PROBLEM_FILES
     )
 
 
@@ -188,7 +194,10 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "INITIALIZATIONS above 1", lambda settings: settings.get("initializations") != 1
         ),
         "label_column": Condition("DATA=table.csv or another table", _is_table),
-        "learning_rate": _HAS_STEPS,
+        "learning_rate": Condition(
+            f"a MODEL other than {KERNEL} and {PULSE}",
+            lambda settings: settings.get("model") not in (KERNEL, PULSE),
+        ),
         "micro_batch": _with("reproducible", "REPRODUCIBLE=true"),
         "pooling": _reads_model(*MODELS),
         "queue_priority": _with("queue"),

@@ -22,6 +22,7 @@ from common.settings.forward_checks import (
     check_pruning,
     check_zne,
 )
+from common.settings.gate_checks import check_gate
 from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from common.settings.kernel_checks import check_kernel
 from common.settings.micro_batches import micro_batch_rows
@@ -188,6 +189,7 @@ class Settings(SettingGroups):
         """
         model, data, training = self.model, self.data, self.training
         check_reproducible(model, training)
+        check_gate(model, data, training)
         check_task(model, data, training)
         if data.encoder in AMPLITUDE_ENCODERS:
             check_amplitudes(model, data, training)

@@ -14,6 +14,7 @@ from common.commands import command
 from common.errors import SettingsError
 from common.settings import circuit_file
 from common.settings.fields import SettingField
+from common.settings.groups.experiment import GATE
 from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID, PROFILE_FOLDER
 from common.settings.schema import describe_constraint
 from common.text import did_you_mean
@@ -144,7 +145,7 @@ def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
     if path:
         given = _read_yaml(Path(str(path)), fields) | given
     if "noise" in given:
-        given["noise"] = _read_noise(given["noise"])
+        given["noise"] = _read_noise(given["noise"], _gate_of(given))
     if "model" in given:
         given["model"] = _read_model(given["model"])
     return given
@@ -304,13 +305,19 @@ def _read_environment(fields: Fields) -> dict[str, Given]:
     return found
 
 
-def _read_noise(given: Given) -> Given:
+def _gate_of(given: Mapping[str, Given]) -> str:
+    """Return DATA with TASK=gate; else empty."""
+    values = {name: str(given[name].value) for name in ("task", "data") if name in given}
+    return values.get("data", "") if values.get("task") == GATE else ""
+
+
+def _read_noise(given: Given, gate: str) -> Given:
     """Return NOISE with the content of the file that it names, if it does."""
     from common.settings import noise_file  # only here: most processes read no file
 
     if not isinstance(given.value, str) or not noise_file.names_file(given.value):
         return given
-    return replace(given, value=noise_file.content_of(given.value))
+    return replace(given, value=noise_file.content_of(given.value, gate))
 
 
 def _read_model(given: Given) -> Given:

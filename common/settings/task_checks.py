@@ -6,6 +6,7 @@ from common.settings.groups.experiment import (
     ANSATZES,
     KERNEL,
     MODELS,
+    PULSE,
     VARIATIONAL_TASKS,
     DataSettings,
     ModelSettings,
@@ -80,7 +81,7 @@ def check_layers(model: ModelSettings) -> None:
     Raises:
         ValueError: LAYERS does not fit MODEL or QUBITS.
     """
-    if model.model in (KERNEL, *ANSATZES):
+    if model.model in (KERNEL, *ANSATZES, PULSE):
         return
     if model.layers and model.model == "qcnn":
         raise ValueError(

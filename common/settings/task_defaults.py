@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from common.settings.circuit_file import is_circuit
-from common.settings.groups.experiment import PROBLEM_FILES, VARIATIONAL_TASKS
+from common.settings.gate_file import local_gate
+from common.settings.groups.experiment import GATE, PROBLEM_FILES, PULSE, VARIATIONAL_TASKS
 
 ANSATZ = "hardware-efficient"
 """MODEL of a task without labelled examples: it fits every Hamiltonian and state."""
@@ -24,6 +25,11 @@ def task_defaults(given: Mapping[str, object]) -> dict[str, object]:
     task, found = given.get("task"), dict[str, object]()
     if task in VARIATIONAL_TASKS and "model" not in given:
         found["model"] = ANSATZ
+    if task == GATE and "model" not in given:
+        found["model"] = PULSE
+    if task == GATE and "qubits" not in given:
+        gate = local_gate(str(given.get("data", "")))
+        found["qubits"] = gate.width if gate else 1
     if task == "energy" and "qubits" not in given:
         qubits = _width(str(given.get("data", "")))
         if qubits is not None:

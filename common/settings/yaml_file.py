@@ -94,7 +94,21 @@ def read_nested(path: Path, title: str, kind: str) -> dict[str, Any]:
     Raises:
         SettingsError: The file can't be read, or has another content, or a name twice.
     """
-    node = _compose_file(path, title, kind)
+    return _nested(_compose_file(path, title, kind), title, kind)
+
+
+def parse_nested(content: bytes, title: str, kind: str) -> dict[str, Any]:
+    """Return the content of a YAML file that was read already; see `read_nested`.
+
+    Args:
+        content: Of the file.
+        title: As for `read_nested`.
+        kind: As for `read_nested`.
+    """
+    return _nested(_compose_content(content, title, kind), title, kind)
+
+
+def _nested(node: Any, title: str, kind: str) -> dict[str, Any]:
     if not isinstance(node, yaml.MappingNode):
         raise SettingsError(f"{title} is not {kind}: write lines of the form 'name: value'")
     found: dict[str, Any] = _mapping(node, title)
@@ -133,11 +147,17 @@ def _compose_file(path: Path, title: str, kind: str) -> Any:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise SettingsError(f"{title} has more than {MAX_BYTES // 2**20} MiB")
-        return _compose(content.decode("utf-8"))
     except OSError as error:
         raise SettingsError(f"{title} can't be read: {error.strerror}") from None
+    return _compose_content(content, title, kind)
+
+
+def _compose_content(content: bytes, title: str, kind: str) -> Any:
+    """Return the root node of the content of a file; None if it is empty."""
+    if len(content) > MAX_BYTES:
+        raise SettingsError(f"{title} has more than {MAX_BYTES // 2**20} MiB")
+    try:
+        return _compose(content.decode("utf-8"))
     except UnicodeDecodeError:
         raise SettingsError(f"{title} is not {kind} in UTF-8") from None
     except yaml.YAMLError as error:

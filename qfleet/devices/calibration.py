@@ -261,7 +261,7 @@ class Calibration:
         for item in items.split(";"):
             key, _, numbers = item.partition("=")
             kind = PairCalibration if "-" in key else QubitCalibration
-            names = [one.name for one in fields(kind) if one.name not in OF_PULSES]
+            names = _names_of(kind, pulses=True)
             split = numbers.split(",")
             target = pairs if "-" in key else qubits
             if len(split) > len(names) or key in target:
@@ -276,8 +276,16 @@ class Calibration:
 
         OF_PULSES are left out.
         """
-        items = [f"{name}={_numbers(one)}" for name, one in self.qubits.items()]
-        items += [f"{'-'.join(pair)}={_numbers(one)}" for pair, one in self.pairs.items()]
+        return self.to_text(pulses=False)
+
+    def to_text(self, *, pulses: bool) -> str:
+        """Return the calibration in one line, as `str`.
+
+        Args:
+            pulses: Include OF_PULSES, with ten digits.
+        """
+        items = [f"{name}={_numbers(one, pulses)}" for name, one in self.qubits.items()]
+        items += [f"{'-'.join(pair)}={_numbers(one, pulses)}" for pair, one in self.pairs.items()]
         return ";".join([f"{INLINE}{self.name}:{self.gate}:{self.pulse}", *items])
 
     def part(self, names: Collection[str]) -> "Calibration":
@@ -352,9 +360,16 @@ def _read(kind: type[_Kind], title: str, values: Values) -> _Kind:
         raise NoiseError(f"{title[:60]}: {error}") from None
 
 
-def _numbers(rates: _Rates) -> str:
+def _names_of(kind: type[_Rates], *, pulses: bool) -> list[str]:
+    """Return the names of the numbers in a text, in order."""
+    names = [one.name for one in fields(kind)]
+    return [name for name in names if pulses or name not in OF_PULSES]
+
+
+def _numbers(rates: _Rates, pulses: bool) -> str:
     found = rates.values()
-    names = [one.name for one in fields(rates) if one.name not in OF_PULSES]
+    names = _names_of(type(rates), pulses=pulses)
     while names and names[-1] not in found:
         names.pop()
-    return ",".join(f"{found[name]:.4g}" if name in found else "" for name in names)
+    digits = {name: 10 if name in OF_PULSES else 4 for name in names}
+    return ",".join(f"{found[name]:.{digits[name]}g}" if name in found else "" for name in names)

@@ -72,14 +72,18 @@ def best_line(calibration: Calibration, length: int) -> Line:
     return found[length]
 
 
-def best_part(calibration: Calibration) -> Calibration:
+def best_part(calibration: Calibration, longest: int = MAX_LINE) -> Calibration:
     """Return the part of a device that holds its best lines of all lengths.
 
     At most MAX_PART qubits are kept: where that is too few, the shorter lines are those of this
     part.
+
+    Args:
+        calibration: The calibration.
+        longest: Most qubits of a line.
     """
     kept: set[str] = set()
-    for _, line in sorted(best_lines(calibration).items(), reverse=True):
+    for _, line in sorted(best_lines(calibration, longest).items(), reverse=True):
         if len(kept | {*line}) <= MAX_PART:
             kept |= {*line}
     return calibration.part(kept)

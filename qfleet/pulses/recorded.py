@@ -66,6 +66,18 @@ class RecordedEvaluations:
             raise self._failure("written", error) from None
         return value, gradient
 
+    @staticmethod
+    def best(content: bytes, count: int) -> tuple[float, np.ndarray]:
+        """Return the least infidelity of a file, and its point [P].
+
+        Args:
+            content: Of a file that has at least one evaluation.
+            count: P.
+        """
+        rows = _rows(content, count)
+        least = rows[rows[:, count].argmin()]
+        return float(least[count]), least[:count].copy()
+
     def _read(self, identity: bytes) -> np.ndarray:
         """Return the evaluations of the file, [E, 2 P + 1], and drop one that is cut off."""
         found = self._path.read_bytes() if self._path.exists() else b""
@@ -74,18 +86,23 @@ class RecordedEvaluations:
                 f"file {str(self._path)!r:.80} is of another optimization: pass another file, or"
                 " the same devices, pulse, gate and first numbers"
             )
-        width = 2 * self._count + 1
-        numbers = found[_DIGEST_BYTES:]
-        whole = numbers[: len(numbers) - len(numbers) % (width * _NUMBER.itemsize)]
-        if found != identity + whole:
-            self._path.write_bytes(identity + whole)
-        return np.frombuffer(whole, _NUMBER).reshape(-1, width)
+        rows = _rows(found, self._count)
+        if found != (whole := identity + rows.tobytes()):
+            self._path.write_bytes(whole)
+        return rows
 
     def _failure(self, what: str, error: OSError) -> ArgumentError:
         return ArgumentError(
             f"file {str(self._path)!r:.80} can't be {what}: {error.strerror}; pass the path of a"
             " file in a folder that exists"
         )
+
+
+def _rows(content: bytes, count: int) -> np.ndarray:
+    """Return the whole evaluations of a file, [E, 2 P + 1]."""
+    width, numbers = 2 * count + 1, content[_DIGEST_BYTES:]
+    whole = numbers[: len(numbers) - len(numbers) % (width * _NUMBER.itemsize)]
+    return np.frombuffer(whole, _NUMBER).reshape(-1, width)
 
 
 def _identity(objective: GateObjective, start: np.ndarray) -> bytes:

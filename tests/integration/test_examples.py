@@ -150,6 +150,7 @@ def test_noise_example_is_extrapolated(checkout: Path) -> None:
         pytest.param("diabetes", marks=pytest.mark.exhaustive),
         "hydrogen",
         "w_state",
+        "cz_gate",
     ],
 )
 def test_example_of_each_task_runs(checkout: Path, name: str) -> None:

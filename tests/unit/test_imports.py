@@ -69,9 +69,18 @@ ALLOWED: Mapping[str, set[str]] = {
     "model_circuits": BASE | {"found_circuits"},
     "built_in_data": {"errors", "settings"},
     "devices": {"commands", "errors", "processes", "settings", "text"},
-    "start_check": BASE | {"data", "model_circuits", "storage", "user_code"},
+    "pulse_objectives": BASE | {"data"},
+    "start_check": BASE | {"data", "model_circuits", "pulse_objectives", "storage", "user_code"},
     "models": BASE
-    | {"data", "found_circuits", "model_circuits", "storage", "user_code", "weights_file"},
+    | {
+        "data",
+        "found_circuits",
+        "model_circuits",
+        "pulse_objectives",
+        "storage",
+        "user_code",
+        "weights_file",
+    },
     "runs": BASE
     | {
         "storage",

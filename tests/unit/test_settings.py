@@ -209,7 +209,7 @@ def test_from_values_ignores_the_environment(monkeypatch):
     with pytest.raises(TypeError, match="quibits"):
         Settings.from_values(quibits=2)
     with pytest.raises(ValueError, match="qubits"):
-        Settings.from_values(qubits=1)
+        Settings.from_values(qubits=0)
 
 
 def test_settings_are_immutable():
@@ -377,7 +377,7 @@ def test_from_record_of_a_wrong_value_raises():
         (["PROFILE_STEPS=9:3"], "PROFILE_STEPS is first:last"),
         (["LAYERS=1", "MODEL=qcnn"], "omit LAYERS, or use MODEL=hybrid"),
         (["LAYERS=4"], "LAYERS=4 is more than 3"),
-        (["QUBITS=4097"], "QUBITS is a whole number from 2 to 4,096"),
+        (["QUBITS=4097"], "QUBITS is a whole number from 1 to 4,096"),
         (["METHOD=tensor_network", "SIMULATOR=tensorflow"], "omit METHOD"),
         (["METHOD=subspace", "STATE_SHARDS=2", "WORKERS=2"], "METHOD=subspace can't be used"),
     ],

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common import runs, storage
+from common import runs
 from common.data import Dataset
 from common.settings import Settings
 from common.storage import StoragePath
 from qfleet.kernels import QuantumKernel
+from training.parts.files import read_part, write_part
 
 FOLDER = "kernel"
 
@@ -31,7 +32,6 @@ MIN_ROWS, MAX_ROWS = 64, 512
 MIN_BLOCKS = 8
 """Blocks of rows that the matrix has at least, of which there are 36 tiles, for several workers."""
 
-_DIGEST_BYTES = hashlib.sha256().digest_size
 _NUMBER = np.dtype("<f8")
 
 
@@ -103,21 +103,14 @@ class TilePlan:
 
 def write_tile(plan: TilePlan, tile: Tile, values: np.ndarray) -> None:
     """Write the values [rows, columns] of a tile, which is not computed again."""
-    content = np.ascontiguousarray(values, _NUMBER).tobytes()
-    storage.write_atomic(plan.path(tile), hashlib.sha256(content).digest() + content)
+    write_part(plan.path(tile), np.ascontiguousarray(values, _NUMBER).tobytes())
 
 
 def read_tile(plan: TilePlan, tile: Tile) -> np.ndarray | None:
     """Return the values float64 [rows, columns] of a tile; None if it is missing or damaged."""
-    try:
-        content = storage.read_bytes(plan.path(tile))
-    except FileNotFoundError:
-        return None
-    digest, values = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    values = read_part(plan.path(tile))
     rows, columns = tile.shape
-    if len(values) != rows * columns * _NUMBER.itemsize:
-        return None
-    if hashlib.sha256(values).digest() != digest:
+    if values is None or len(values) != rows * columns * _NUMBER.itemsize:
         return None
     return np.frombuffer(values, _NUMBER).reshape(tile.shape)
 

@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import runs, storage
-from common.checkpoints import Checkpoint
 from common.data import Examples
-from common.errors import DeadlineReached, Preempted, SettingsError, WeightsError
+from common.errors import SettingsError
 from common.model_circuits import kernel_circuit
 from common.models import build_model, describe_model
 from common.models.device import device_of_circuits
@@ -29,14 +27,13 @@ from qfleet.kernels import FidelityKernel
 from qfleet.tensorflow.runtime import keras, tf
 from training.kernel.fit import Fit, Tuning, fit, tune
 from training.kernel.tiles import TilePlan, assemble, compute_tiles
-from training.step import distributed
-from training.step.allreduce import all_reduce_scalar, build_sum, limit_wait
+from training.parts.trainer import PartsTrainer, open_strategy
+from training.step.allreduce import all_reduce_scalar, build_sum
 from training.step.evaluation import SplitEvaluator
 from training.step.input_pipeline import SplitSamplers
 from training.step.learner import Learner
 from training.step.losses import measures_of
 from training.step.micro_batches import MicroBatches
-from training.step.peer_errors import PeerErrorTranslator
 from training.trainer_protocol import TrainingContext
 
 MEASURED_ROWS = 1024
@@ -62,11 +59,9 @@ def open_kernel_trainer(context: TrainingContext) -> Iterator["KernelTrainer"]:
         PeerLost, Preempted: TensorFlow reported a lost peer, here or in the body of the context.
         SettingsError: The kernel matrix does not fit into the chief's memory.
     """
-    settings, cluster, watchdog = context.settings, context.cluster, context.watchdog
-    if cluster.is_chief:
+    if context.cluster.is_chief:
         _require_memory(context.data.rows("train"))
-    with PeerErrorTranslator(cluster, context.preemption, context.wait_for_loss):
-        strategy = distributed.create_strategy(settings, cluster, watchdog, context.secret)
+    with open_strategy(context) as strategy:
         yield KernelTrainer(context, strategy)
 
 
@@ -80,7 +75,7 @@ def _require_memory(rows: int) -> None:
         )
 
 
-class KernelTrainer:
+class KernelTrainer(PartsTrainer):
     """Fits a kernel machine to one data set, on one worker.
 
     Args:
@@ -88,14 +83,10 @@ class KernelTrainer:
         strategy: The workers' strategy.
     """
 
-    pruned_angles = None
-    """There are no trained angles."""
+    parts = "tiles"
 
     def __init__(self, context: TrainingContext, strategy: tf.distribute.Strategy) -> None:
-        self._context, self._strategy = context, strategy
-        self._settings, self._data = context.settings, context.data
-        root = storage.path(self._settings.job.storage)
-        self._run = runs.Run.at(root, self._settings.run_name)
+        super().__init__(context, strategy)
         self._bandwidth = math.nan
         self._computed = 0
         self._model: keras.Model | None = None
@@ -111,17 +102,6 @@ class KernelTrainer:
     def step_summary(self) -> str:
         """One line on the tiles and the fit."""
         return self._summary
-
-    def resume(self, checkpoint: Checkpoint) -> None:
-        """Refuse a checkpoint: a kernel has none.
-
-        Raises:
-            WeightsError: Always.
-        """
-        raise WeightsError(
-            f"checkpoint {checkpoint.step} of the run belongs to another model than"
-            f" MODEL={self._settings.model.model}: delete the run's folder"
-        )
 
     def fit(self) -> None:
         """Compute this worker's tiles, let the chief tune and fit, and get its results."""
@@ -163,23 +143,6 @@ class KernelTrainer:
         described = describe_model(self._model, self._data.features, self._settings, encoding)
         return {**described, "bandwidth": self._bandwidth}
 
-    def barrier(self) -> None:
-        """Return when every worker has called this."""
-        limit_wait(math.inf)  # the watchdog has the limit
-        all_reduce_scalar(self._strategy, 0.0)
-
-    def _before_tile(self) -> None:
-        """Restart the limit of a tile, and end here if this worker has to."""
-        self._context.watchdog.progress()
-        if self._context.preemption.requested.is_set():
-            raise Preempted("stopped by SIGTERM; the tiles of this worker are kept")
-        deadline = self._context.deadline
-        if deadline is not None and time.monotonic() >= deadline:
-            raise DeadlineReached(
-                "DEADLINE reached; the tiles of this worker are kept; run the same command again to"
-                " continue"
-            )
-
     def _matrix(self, angles: np.ndarray, bandwidth: float) -> _Matrix:
         circuit = kernel_circuit(self._settings.model, self._data.features, bandwidth)
         plan = TilePlan.of(self._run, self._settings, self._data, len(angles), bandwidth)
@@ -191,7 +154,7 @@ class KernelTrainer:
         limit = self._settings.fault_tolerance.stall_timeout_max
         watchdog.enter("the tiles of the kernel matrix", limit)
         for one in matrices:
-            self._computed += compute_tiles(*one, cluster.rank, cluster.size, self._before_tile)
+            self._computed += compute_tiles(*one, cluster.rank, cluster.size, self.before_part)
         watchdog.enter("the tiles of the other workers", limit)
         self.barrier()
 

@@ -21,6 +21,9 @@ MODELS = ("hybrid", "qcnn", "multi-filter")
 KERNEL = "kernel"
 """The built-in model of labelled examples that is fitted to a kernel matrix."""
 
+PULSE = "pulse"
+"""The built-in model of TASK=gate: a pulse of a device."""
+
 ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd")
 """Built-in models of TASK=energy and TASK=state."""
 
@@ -31,10 +34,17 @@ NO_NOISE = "none"
 NO_SHOTS = "none"
 
 VARIATIONAL_TASKS = ("energy", "state")
-"""Values of TASK without labelled examples."""
+"""Values of TASK that train an ansatz without labelled examples."""
 
-PROBLEM_FILES = {"energy": (".json", ".txt"), "state": (".npz", ".npy")}
-"""Endings of the files of Hamiltonians and of target states, by task."""
+GATE = "gate"
+"""The value of TASK that finds a pulse for a gate."""
+
+PROBLEM_FILES = {
+    "energy": (".json", ".txt"),
+    "state": (".npz", ".npy"),
+    GATE: (".yaml", ".yml"),
+}
+"""Endings of the files of Hamiltonians, target states and gates, by task."""
 
 FITTED_TO_DATA = frozenset(
     {"data", "task", "classes", "class_weights", "encoder", "id_column", "loss"}
@@ -111,17 +121,18 @@ class ModelSettings(SettingsGroup):
     model: Annotated[
         str,
         StringConstraints(
-            pattern=rf"^({'|'.join((*MODELS, KERNEL, *ANSATZES))}"
+            pattern=rf"^({'|'.join((*MODELS, KERNEL, *ANSATZES, PULSE))}"
             rf"|[A-Za-z_][\w.]*:[A-Za-z_]\w*|{PATTERN})$"
         ),
         Setting(
-            "model to train; default of TASK=energy and TASK=state: hardware-efficient",
+            "model to train; default of TASK=energy and TASK=state: hardware-efficient; of"
+            f" TASK={GATE}: {PULSE}",
             identity=True,
             allowed=f"{', '.join((*MODELS, KERNEL))} or a user model as module:factory; for"
             f" TASK=energy and TASK=state {', '.join(ANSATZES)} or a user circuit as"
             f" module:factory; for TASK=energy also a file of a circuit that `{command('search')}`"
-            " found",
-            choices=(*MODELS, KERNEL, *ANSATZES),
+            f" found; for TASK={GATE} {PULSE}",
+            choices=(*MODELS, KERNEL, *ANSATZES, PULSE),
         ),
     ] = "hybrid"
     angles: Annotated[
@@ -134,12 +145,12 @@ class ModelSettings(SettingsGroup):
     ] = "own"
     qubits: Annotated[
         int,
-        Ge(2),
+        Ge(1),
         Le(4096),
         # Benchmark cases set their own width.
         Setting(
-            "width of the circuit; default of TASK=energy: that of the Hamiltonian, unless it is in"
-            " a bucket",
+            "width of the circuit, at least 2 with training examples; default of TASK=energy: that"
+            f" of the Hamiltonian, unless it is in a bucket; of TASK={GATE}: that of the gate",
             unit="qubits",
             identity=True,
             without=frozenset({Scope.BENCHMARK}),
@@ -204,7 +215,8 @@ class ModelSettings(SettingsGroup):
         ),
         Setting(
             "noise of the circuits: that of a calibrated device, to which they are mapped, or"
-            " rates; default: none in training, and that of the training in inference",
+            " rates; default: none in training, and that of the training in inference; with"
+            f" TASK={GATE}, the device of the pulse",
             identity=True,
             allowed=f"{NO_NOISE}, a name from `{command('calibrate')}`, a YAML file of a"
             " calibration or of rates, or pairs such as depolarizing:0.01,readout:0.02 of "
@@ -300,10 +312,10 @@ class DataSettings(SettingsGroup):
     scope: ClassVar[Scopes] = frozenset({Scope.WORKER, Scope.BENCHMARK_POD, Scope.PLAN_FILE})
 
     task: Annotated[
-        Literal["classification", "regression", "energy", "state"],
+        Literal["classification", "regression", "energy", "state", "gate"],
         Setting(
-            "what is learned: classes, a number, the ground state of a Hamiltonian, or the"
-            " preparation of a state",
+            "what is learned: classes, a number, the ground state of a Hamiltonian, the"
+            " preparation of a state, or a gate by a pulse",
             identity=True,
             also=frozenset({Scope.BENCHMARK}),
         ),
@@ -315,8 +327,8 @@ class DataSettings(SettingsGroup):
             "data set",
             identity=True,
             allowed="excitations, digits, the path of a .csv, .csv.gz, .parquet or .npz table, a"
-            f" folder written by `{command('data')}`; a Hamiltonian (TASK=energy) or a state"
-            " (TASK=state)",
+            f" folder written by `{command('data')}`; a Hamiltonian (TASK=energy), a state"
+            f" (TASK=state) or a gate (TASK={GATE})",
         ),
     ] = "excitations"
     label_column: Annotated[
@@ -422,10 +434,10 @@ class DataSettings(SettingsGroup):
 
     @property
     def is_problem_file(self) -> bool:
-        """True if DATA is the path of a Hamiltonian or of target states, and not a name."""
+        """True if DATA is the path of a Hamiltonian, of states or of a gate, and not a name."""
         return self.data.lower().endswith(PROBLEM_FILES.get(self.task, ()))
 
     @property
     def names_problem(self) -> bool:
-        """True if DATA is the name of a Hamiltonian or of target states, such as h2:0.74."""
-        return self.task in VARIATIONAL_TASKS and not self.is_problem_file
+        """True if DATA is the name of a Hamiltonian, of states or of a gate, such as h2:0.74."""
+        return self.task in PROBLEM_FILES and not self.is_problem_file
