@@ -13,7 +13,14 @@ from common.model_circuits import with_noise
 from common.models import user_model
 from common.settings import Settings
 from common.settings.circuit_file import is_circuit, short_model
-from qfleet.circuits import ModelCircuit, hamiltonian_variational, hardware_efficient, uccsd
+from common.settings.groups.experiment import HYBRID_PULSE
+from qfleet.circuits import (
+    ModelCircuit,
+    hamiltonian_variational,
+    hardware_efficient,
+    hybrid_pulse,
+    uccsd,
+)
 from qfleet.problems import pauli_words
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -59,7 +66,8 @@ def ansatz_circuit(
         circuit = uccsd(model.qubits, target.electrons, inputs=fields)
     else:
         terms = dict(zip(target.terms[1:], target.coefficients[1:], strict=True))
-        circuit = hamiltonian_variational(terms, layers, inputs=fields)
+        build = hybrid_pulse if model.model == HYBRID_PULSE else hamiltonian_variational
+        circuit = build(terms, layers, inputs=fields)
     words = pauli_words(model.qubits) if reads_words(settings, target) else target.terms[1:]
     observables = tuple(
         cirq.PauliSum.wrap(cirq.DensePauliString(word).on(*circuit.qubits)) for word in words

@@ -4,6 +4,7 @@ from common.settings.circuit_file import encodes_data, is_circuit, short_model
 from common.settings.fields import AUTO
 from common.settings.groups.experiment import (
     ANSATZES,
+    HYBRID_PULSE,
     KERNEL,
     MODELS,
     PULSE,
@@ -136,6 +137,8 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
                 f"{setting.upper()}={value} does not fit TASK={task}, which has no classes: omit"
                 f" {setting.upper()}"
             )
+    if name == HYBRID_PULSE:
+        _check_pulses(model, training)
     if task == "state":
         _check_states(model, training)
 
@@ -147,6 +150,19 @@ def _check_circuit(name: str, task: str) -> None:
         raise ValueError(
             f"MODEL={short_model(name)} is a circuit for {found}, and does not fit TASK={task}:"
             " set the TASK that it was found for, or another MODEL"
+        )
+
+
+def _check_pulses(model: ModelSettings, training: TrainingSettings) -> None:
+    other = (
+        f"SIMULATOR={model.simulator}" * (model.simulator != "qfleet")
+        or f"STATE_SHARDS={training.state_shards}" * (training.state_shards > 1)
+        or f"PRUNE={training.prune:g}" * (training.prune > 0)
+    )
+    if other:
+        raise ValueError(
+            f"{other} does not fit MODEL={model.model}, whose pulses are computed in Python: omit"
+            f" {other.partition('=')[0]}"
         )
 
 

@@ -11,6 +11,7 @@ from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
 from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.circuits.noise import add_noise
+from qfleet.circuits.pulse_ansatz import hybrid_pulse
 from qfleet.circuits.qcnn import full_layers, hybrid_layers, qcnn
 from qfleet.circuits.states import cluster_state
 from qfleet.placement import PLACEMENTS, EncoderPlacement, data_symbols
@@ -29,6 +30,7 @@ __all__ = [
     "hamiltonian_variational",
     "hardware_efficient",
     "hybrid_layers",
+    "hybrid_pulse",
     "join_zeros",
     "one_qubit_unitary",
     "qcnn",

@@ -20,7 +20,7 @@ ANNEALING_STEP = 0.2
 """Time of a layer of the annealing with which training begins, in units of 1 / coefficient."""
 
 
-def _words(terms: object, name: str) -> Mapping[str, float]:
+def pauli_terms(terms: object, name: str) -> Mapping[str, float]:
     """Check coefficients by Pauli word."""
     found: Mapping[str, float] = instance(Mapping, "coefficients by Pauli word")(terms, name)
     lengths = {len(TEXT(word, f"a key of {name}")) for word in found}
@@ -86,10 +86,10 @@ def hardware_efficient(qubits: int, layers: int, *, inputs: Sequence[str] = ()) 
             operations += [cirq.CZ(a, b) for a, b in pairs]
         operations += rotations()
         by_layer.append(len(angles.names))
-    return _model_circuit(operations, line, inputs, angles, by_layer, starts_at_zero=False)
+    return model_circuit(operations, line, inputs, angles, by_layer, starts_at_zero=False)
 
 
-@checked(terms=_words, layers=integer(0), inputs=NAMES)
+@checked(terms=pauli_terms, layers=integer(0), inputs=NAMES)
 def hamiltonian_variational(
     terms: Mapping[str, float], layers: int, *, inputs: Sequence[str] = ()
 ) -> ModelCircuit:
@@ -113,15 +113,10 @@ def hamiltonian_variational(
     """
     words = list(terms)
     line = cirq.LineQubit.range(len(words[0]))
-    groups: dict[tuple[str, int], list[str]] = {}
-    for word in words:
-        letters = word.replace("I", "")
-        begin = len(word) - len(word.lstrip("I"))
-        parity = begin % 2 if len(letters) > 1 else 0
-        groups.setdefault((letters, parity), []).append(word)
+    groups = groups_of(terms)
     # Words of several letters first, those that join the start's singlets last.
     order = sorted(groups, key=lambda key: (len(key[0]) == 1, -key[1], key[0]))
-    operations, solved = _start_state(line, groups)
+    operations, solved = start_state(line, groups)
     angles = Angles(inputs)
     by_layer = []
     for layer in range(layers):
@@ -131,12 +126,27 @@ def hamiltonian_variational(
             initial = 2 * ANNEALING_STEP * float(np.sign(terms[groups[key][0]])) * share
             operations += rotation_layer(groups[key], line, angles.new(initial))
         by_layer.append(len(angles.names))
-    return _model_circuit(operations, line, inputs, angles, by_layer)
+    return model_circuit(operations, line, inputs, angles, by_layer)
 
 
-def _start_state(
-    line: Sequence[cirq.Qid], groups: Iterable[tuple[str, int]]
-) -> tuple[list[cirq.Operation], set[tuple[str, int]]]:
+Group = tuple[str, int]
+"""Letters of Pauli words, and whether they begin at even or at odd qubits."""
+
+
+def groups_of(terms: Iterable[str]) -> dict[Group, list[str]]:
+    """Return the Pauli words with the same letters that begin at even or at odd qubits."""
+    groups: dict[Group, list[str]] = {}
+    for word in terms:
+        letters = word.replace("I", "")
+        begin = len(word) - len(word.lstrip("I"))
+        parity = begin % 2 if len(letters) > 1 else 0
+        groups.setdefault((letters, parity), []).append(word)
+    return groups
+
+
+def start_state(
+    line: Sequence[cirq.Qid], groups: Iterable[Group]
+) -> tuple[list[cirq.Operation], set[Group]]:
     """Return the preparation of the start state, and the groups whose ground state it is."""
     letters = {key[0] for key in groups}
     if "X" in letters:
@@ -187,10 +197,10 @@ def uccsd(qubits: int, electrons: int, *, inputs: Sequence[str] = ()) -> ModelCi
             for word, factor in excitation_words(line, occupied, empty):
                 operations += pauli_rotation(word, line, factor * angle)
         by_layer.append(len(angles.names))
-    return _model_circuit(operations, line, inputs, angles, by_layer)
+    return model_circuit(operations, line, inputs, angles, by_layer)
 
 
-def _model_circuit(
+def model_circuit(
     operations: Iterable[cirq.Operation],
     line: Sequence[cirq.Qid],
     inputs: Sequence[str],
@@ -199,6 +209,16 @@ def _model_circuit(
     *,
     starts_at_zero: bool = True,
 ) -> ModelCircuit:
+    """Return a circuit without observables.
+
+    Args:
+        operations: The circuit.
+        line: Its qubits.
+        inputs: Names of the inputs.
+        angles: The trained angles.
+        by_layer: Number of angles up to the end of each layer.
+        starts_at_zero: Training begins at angles of 0, and otherwise anywhere.
+    """
     bounds = zip([0, *by_layer[:-1]], by_layer, strict=True)
     names = tuple(angles.names)
     return ModelCircuit(

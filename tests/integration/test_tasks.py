@@ -24,6 +24,7 @@ TASKS = {
     "energy": ("TASK=energy", "DATA=h2:0.5,0.74,1.2", "MODEL=uccsd", "QUBITS=4", "EPOCHS=60"),
     "shared": ("TASK=energy", "DATA=tfim:4:0.5..1.5/4", "MODEL=hamiltonian-variational",
                "ANGLES=shared", "LAYERS=2", "QUBITS=4", "EPOCHS=30"),
+    "pulses": ("TASK=energy", "DATA=tfim:3:0.8,1.2", "MODEL=hybrid-pulse", "LAYERS=1", "QUBITS=3"),
     "state": ("TASK=state", "DATA=ghz", "MODEL=hardware-efficient", "QUBITS=3", "EPOCHS=80"),
 }  # fmt: skip
 
@@ -131,7 +132,7 @@ def test_task_is_reproducible_with_any_workers(start, tmp_path, task):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("task", ["classes", "number", "energy", "state"])
+@pytest.mark.parametrize("task", ["classes", "number", "energy", "pulses", "state"])
 def test_killed_task_resumes_with_equal_weights(start, tmp_path, task):
     # The training lasts until after the kill.
     arguments = (*settings(task, tmp_path), "REPRODUCIBLE=true", "WORKERS=2",

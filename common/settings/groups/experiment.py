@@ -24,7 +24,10 @@ KERNEL = "kernel"
 PULSE = "pulse"
 """The built-in model of TASK=gate: a pulse of a device."""
 
-ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd")
+HYBRID_PULSE = "hybrid-pulse"
+"""The ansatz whose layers end with pulses."""
+
+ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd", HYBRID_PULSE)
 """Built-in models of TASK=energy and TASK=state."""
 
 STATE_QUBITS = 24

@@ -1,0 +1,94 @@
+"""An ansatz of gates and pulses."""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+
+import cirq
+import numpy as np
+import sympy
+
+from qfleet.argument_checks import NAMES, checked, integer
+from qfleet.circuits.ansatz import (
+    ANNEALING_STEP,
+    Angles,
+    groups_of,
+    model_circuit,
+    pauli_terms,
+    start_state,
+)
+from qfleet.circuits.model_circuit import ModelCircuit
+from qfleet.circuits.pauli_rotations import rotation_layer
+from qfleet.pulses.channels import drive
+from qfleet.pulses.grid import Grid
+from qfleet.pulses.propagator import Propagator
+from qfleet.pulses.pulse import Pulse
+from qfleet.pulses.pulse_gate import PulseGate
+from qfleet.pulses.series import BSplineSeries
+from qfleet.pulses.transmons import Transmon, Transmons
+
+MIXER = Transmon(frequency=5.0, anharmonicity=-0.3, levels=3)
+"""The qubit of a mixer's pulse. In its own frame, the frequency has no effect."""
+
+DURATION, DT, SPLINES, BOUND = 12.0, 0.5, 3, 0.5
+"""A mixer's pulse: ns, ns, splines of I and of Q, and their bound in rad/ns. It turns a qubit by up
+to 3 rad, and at most 2.5 % leak for any numbers."""
+
+
+@checked(terms=pauli_terms, layers=integer(0), inputs=NAMES)
+def hybrid_pulse(
+    terms: Mapping[str, float], layers: int, *, inputs: Sequence[str] = ()
+) -> ModelCircuit:
+    """Return rotations by the Pauli words of a Hamiltonian, and a pulse on each qubit.
+
+    A layer has gates for the problem, as `hamiltonian_variational`, and pulses in place of the
+    mixer of QAOA (Liang et al. 2022, arXiv:2212.00661). A pulse has six trained numbers of its I
+    and Q, and a virtual rotation about Z; it takes DURATION.
+
+    Words that are a single X or Y are left to the pulses. The start state is |+...+> if all other
+    words consist of Z, and otherwise that of `hamiltonian_variational`. Training begins with an
+    annealing.
+
+    Args:
+        terms: Coefficients by Pauli word, of one letter per qubit, without the identity.
+        layers: Number of layers.
+        inputs: Names of inputs.
+
+    Returns:
+        A circuit without observables.
+    """
+    groups = groups_of(terms)
+    problem = {key: words for key, words in groups.items() if key[0] not in ("X", "Y")}
+    line = cirq.LineQubit.range(len(next(iter(terms))))
+    is_ising = all(set(key[0]) == {"Z"} for key in problem)
+    operations, solved = start_state(line, {*groups, ("X", 0)} if is_ising else groups)
+    field = float(np.sign(sum(terms[word] for word in groups.get(("X", 0), ())) or -1))
+    turn = 2 * ANNEALING_STEP * field if is_ising else 0.0
+    angles, by_layer = Angles(inputs), []
+    for layer in range(layers):
+        done = (layer + 0.5) / layers
+        for key in sorted(problem, key=lambda key: (len(key[0]) == 1, -key[1], key[0])):
+            share = (1.0 if key in solved else done) if solved else 0.0
+            sign = float(np.sign(terms[problem[key][0]]))
+            operations += rotation_layer(
+                problem[key], line, angles.new(2 * ANNEALING_STEP * sign * share)
+            )
+        operations += [_mixer(angles, turn).on(qubit) for qubit in line]
+        by_layer.append(len(angles.names))
+    return model_circuit(operations, line, inputs, angles, by_layer)
+
+
+def _mixer(angles: Angles, turn: float) -> PulseGate:
+    """Return a pulse with new numbers, which begins as a turn about X."""
+    propagator, pulse = _shape()
+    reach = SPLINES * BOUND * DURATION / (SPLINES + 3)  # the largest turn, in radians
+    first = [math.asin(turn / reach)] * SPLINES + [0.0] * SPLINES
+    numbers = [BOUND * sympy.sin(angles.new(one)) for one in first]
+    return PulseGate(propagator, pulse, numbers, [angles.new()])
+
+
+@functools.cache
+def _shape() -> tuple[Propagator, Pulse]:
+    grid = Grid(DURATION, DT)
+    pulse = Pulse([(BSplineSeries(grid, SPLINES), one) for one in drive(0, bound=BOUND)])
+    return Propagator(Transmons((MIXER,)), pulse.channels, grid), pulse
