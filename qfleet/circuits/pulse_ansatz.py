@@ -73,18 +73,30 @@ def hybrid_pulse(
             operations += rotation_layer(
                 problem[key], line, angles.new(2 * ANNEALING_STEP * sign * share)
             )
-        operations += [_mixer(angles, turn).on(qubit) for qubit in line]
+        for qubit in line:
+            numbers = [angles.new(one) for one in mixer_start(turn)]
+            operations.append(mixer_pulse(numbers).on(qubit))
         by_layer.append(len(angles.names))
     return model_circuit(operations, line, inputs, angles, by_layer)
 
 
-def _mixer(angles: Angles, turn: float) -> PulseGate:
-    """Return a pulse with new numbers, which begins as a turn about X."""
+def mixer_pulse(angles: Sequence[sympy.Expr]) -> PulseGate:
+    """Return the pulse of a mixer.
+
+    Args:
+        angles: As many as `mixer_start` returns. The sines of the first ones are the numbers of I
+            and Q in units of BOUND; the last one is the virtual rotation about Z.
+    """
     propagator, pulse = _shape()
-    reach = SPLINES * BOUND * DURATION / (SPLINES + 3)  # the largest turn, in radians
-    first = [math.asin(turn / reach)] * SPLINES + [0.0] * SPLINES
-    numbers = [BOUND * sympy.sin(angles.new(one)) for one in first]
-    return PulseGate(propagator, pulse, numbers, [angles.new()])
+    return PulseGate(
+        propagator, pulse, [BOUND * sympy.sin(one) for one in angles[:-1]], angles[-1:]
+    )
+
+
+def mixer_start(turn: float) -> list[float]:
+    """Return the angles of `mixer_pulse` for a turn about X by `turn` radians, at most 3."""
+    reach = SPLINES * BOUND * DURATION / (SPLINES + 3)
+    return [*[math.asin(turn / reach)] * SPLINES, *[0.0] * SPLINES, 0.0]
 
 
 @functools.cache
