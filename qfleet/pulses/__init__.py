@@ -18,6 +18,7 @@ Public names:
                                      envelopes
     Pulse, GaussianFilter            envelopes on channels; bandwidth
     Propagator                       unitaries, or channels with T1 and T2
+    SplitEvolution                   states of up to 14 qubits
     GateObjective, GateResult        average gate fidelity and leakage over devices
     optimize                         a pulse of low infidelity, by L-BFGS-B
     PulseGate                        a pulse as a gate of a circuit, with numbers or symbols
@@ -37,6 +38,7 @@ from qfleet.pulses.propagator import Propagator
 from qfleet.pulses.pulse import GaussianFilter, Pulse
 from qfleet.pulses.pulse_gate import PulseGate
 from qfleet.pulses.series import BSplineSeries, CosineSeries, PiecewiseConstant
+from qfleet.pulses.split_evolution import SplitEvolution
 from qfleet.pulses.transmons import Coupling, Transmon, Transmons
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "Propagator",
     "Pulse",
     "PulseGate",
+    "SplitEvolution",
     "Transmon",
     "Transmons",
     "amplitude_table",

@@ -165,13 +165,38 @@ class Propagator:
         Raises:
             ArgumentError: As for a call, or there are several devices.
         """
+        return self.samples_with_pullback(amplitudes)[0]
+
+    def samples_with_pullback(self, amplitudes: ArrayLike) -> tuple[np.ndarray, Pullback]:
+        """Return the propagator U of each sample, [N, D, D], and the derivative by them.
+
+        Args:
+            amplitudes: [N, C] in rad/ns.
+
+        Returns:
+            The propagators, and a function from W U^dagger [N, D, D] to the gradient [N, C] by the
+            amplitudes, with W = dL/dRe U + i dL/dIm U of a loss L.
+
+        Raises:
+            ArgumentError: As for `samples`.
+        """
         checked = self._checked(amplitudes)
         if checked.ndim != 2 or self.count > 1:
             raise ArgumentError("amplitudes or devices are several: pass one device and [N, C]")
-        coefficients = self._steps.coefficients(self._repeated(checked))
+        repeated = self._repeated(checked)
+        coefficients = self._steps.coefficients(repeated)
         each = coefficients.reshape(self.grid.samples, self.steps_per_sample, -1)
         products = native.products(self._matrices, each, unitary=not self.decay)
-        return native.joined(products)
+        unitaries = native.joined(products)
+
+        def pullback(seeds: np.ndarray) -> np.ndarray:
+            by_segment = native.seeds(products, seeds @ unitaries)
+            found = native.gradient(self._matrices, each, by_segment, unitary=not self.decay)
+            by_step = self._steps.amplitude_gradient(repeated, found.reshape(coefficients.shape))
+            total: np.ndarray = by_step.reshape(*checked.shape[:1], -1, checked.shape[1]).sum(1)
+            return total
+
+        return unitaries, pullback
 
     def error(self, amplitudes: ArrayLike) -> float:
         """Estimate the largest error of an element of the propagators, by halving the steps.

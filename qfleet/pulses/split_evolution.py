@@ -1,0 +1,306 @@
+"""The evolution of a state of many driven qubits: blocks, and couplings between them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from qfleet.argument_checks import instance, integer, number
+from qfleet.engine.arguments import checked_complex, checked_values, require_finite
+from qfleet.errors import ArgumentError
+from qfleet.pulses.channels import ControlChannel, require_qubits
+from qfleet.pulses.chunked_products import chunks, product
+from qfleet.pulses.grid import MAX_SAMPLES, Grid
+from qfleet.pulses.hamiltonian import MAX_DIMENSION, lowering
+from qfleet.pulses.propagator import Propagator
+from qfleet.pulses.transmons import CHANNELS, TURN, Coupling, Transmons
+
+MAX_STATE = 1 << 14
+"""Most amplitudes of a state: 14 qubits of 2 levels, or 8 of 3."""
+
+MAX_STEPS = MAX_SAMPLES
+_ORDER = 2
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Neighbouring qubits whose Hamiltonian is exponentiated as one matrix.
+
+    Attributes:
+        first: Number of the first qubit.
+        propagator: Of these qubits.
+        columns: Numbers of their channels; empty if they have none.
+    """
+
+    first: int
+    propagator: Propagator
+    columns: list[int]
+
+
+@dataclass(frozen=True)
+class SplitEvolution:
+    """The evolution of a state of up to 14 qubits, by split operators of second order.
+
+    Qubits in order form blocks, each of which is exact as for `Propagator`. Couplings between
+    blocks act for half a step before and half a step after the blocks (Strang 1968). The backward
+    pass evolves two states back, so that its memory for states does not grow with the steps.
+
+    Args:
+        device: The qubits, in the rotating wave.
+        channels: The controls. A coupler must join two qubits of one block.
+        grid: The samples.
+        steps_per_sample: Steps of each sample.
+        block: Largest product of the levels of a block.
+
+    Raises:
+        ArgumentError: The device is too large or lacks a channel, or a channel acts on two blocks.
+    """
+
+    device: Transmons
+    channels: tuple[ControlChannel, ...]
+    grid: Grid
+    steps_per_sample: int = 1
+    block: int = MAX_DIMENSION
+
+    def __post_init__(self) -> None:
+        instance(Transmons, "Transmons")(self.device, "device")
+        object.__setattr__(self, "channels", tuple(self.channels))
+        require_qubits(self.channels, len(self.device.qubits), CHANNELS)
+        integer(1, MAX_STEPS // self.grid.samples)(self.steps_per_sample, "steps_per_sample")
+        integer(max(self.device.levels), MAX_DIMENSION)(self.block, "block")
+        if not self.device.rotating_wave:
+            raise ArgumentError(
+                "rotating_wave is False: pass a device in the rotating wave, or up to 3 qubits to a"
+                " Propagator"
+            )
+        if self.dimension > MAX_STATE:
+            raise ArgumentError(
+                f"the qubits have {self.dimension:,} levels together: a state has at most"
+                f" {MAX_STATE:,}"
+            )
+        self._blocks  # noqa: B018 (checks couplers)
+
+    @property
+    def dimension(self) -> int:
+        """Number of amplitudes of a state, D: the product of the levels."""
+        return int(np.prod(self.device.levels))
+
+    def __call__(self, amplitudes: ArrayLike, state: ArrayLike | None = None) -> np.ndarray:
+        """Return the state after the pulse, [D] complex128, the first qubit leftmost.
+
+        Args:
+            amplitudes: [N, C] in rad/ns.
+            state: [D] at the start; all qubits in their ground state unless given.
+
+        Raises:
+            ArgumentError: An array has another shape, is not finite, or exceeds a bound.
+        """
+        return self.with_pullback(amplitudes, state)[0]
+
+    def with_pullback(
+        self, amplitudes: ArrayLike, state: ArrayLike | None = None
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """Return the state psi after the pulse, and the derivative.
+
+        Args:
+            amplitudes: As for a call.
+            state: As for a call.
+
+        Returns:
+            The state, and a function from dL/dRe psi + i dL/dIm psi [D] of a loss L to its gradient
+            [N, C] by the amplitudes.
+
+        Raises:
+            ArgumentError: As for a call.
+        """
+        reason = f"there are {self.grid.samples} samples and {len(self.channels)} channels"
+        shape = (self.grid.samples, len(self.channels))
+        checked = checked_values(amplitudes, shape, "amplitudes", because=reason)
+        repeated = np.repeat(checked, self.steps_per_sample, axis=0)
+        evolved = [
+            one.propagator.samples_with_pullback(
+                repeated[:, one.columns] if one.columns else np.zeros((len(repeated), 1))
+            )
+            for one in self._blocks
+        ]
+        unitaries = [one[0] for one in evolved]
+        final = self._forward(self._start(state), unitaries)
+
+        def pullback(upstream: np.ndarray) -> np.ndarray:
+            wanted = np.asarray(upstream, np.complex128).reshape(self.dimension)
+            seeds = self._backward(np.stack([final, wanted], axis=1), unitaries)
+            found = np.zeros_like(repeated)
+            for one, (_, by_seeds), each in zip(self._blocks, evolved, seeds, strict=True):
+                if one.columns:
+                    found[:, one.columns] = by_seeds(each)
+            total: np.ndarray = found.reshape(len(checked), -1, len(self.channels)).sum(axis=1)
+            return total
+
+        return final, pullback
+
+    def error(self, amplitudes: ArrayLike, state: ArrayLike | None = None) -> float:
+        """Estimate the largest error of an amplitude of the state, by halving the steps.
+
+        Args:
+            amplitudes: As for a call.
+            state: As for a call.
+        """
+        finer = replace(self, steps_per_sample=2 * self.steps_per_sample)
+        difference = np.abs(self(amplitudes, state) - finer(amplitudes, state)).max()
+        return float(difference / (1 - 0.5**_ORDER))
+
+    def within(
+        self, tolerance: float, amplitudes: ArrayLike, state: ArrayLike | None = None
+    ) -> "SplitEvolution":
+        """Return the evolution with enough steps for an error.
+
+        Args:
+            tolerance: Largest error of an amplitude of the state.
+            amplitudes: As for a call, of a typical pulse.
+            state: As for a call.
+
+        Raises:
+            ArgumentError: 1,000,000 steps are not enough.
+        """
+        found = self
+        while (error := found.error(amplitudes, state)) > number(tolerance, "tolerance"):
+            steps = 2 * found.steps_per_sample
+            if 2 * steps * self.grid.samples > MAX_STEPS:
+                raise ArgumentError(
+                    f"tolerance is {tolerance:g}, but {found.steps_per_sample} steps per sample of"
+                    f" {self.grid.dt:g} ns have an error of {error:.2g}: pass a larger tolerance"
+                )
+            found = replace(found, steps_per_sample=steps)
+        return found
+
+    @cached_property
+    def _grid(self) -> Grid:
+        """The grid of steps."""
+        return Grid(self.grid.duration, self.grid.dt / self.steps_per_sample)
+
+    @cached_property
+    def _members(self) -> list[range]:
+        """The qubits of each block."""
+        levels, found = self.device.levels, [0]
+        for at in range(1, len(levels)):
+            if np.prod(levels[found[-1] : at + 1]) > self.block:
+                found.append(at)
+        return [range(*pair) for pair in zip(found, [*found[1:], len(levels)], strict=True)]
+
+    @cached_property
+    def _blocks(self) -> list[_Block]:
+        found = []
+        placed = set()
+        for members in self._members:
+            columns = [at for at, one in enumerate(self.channels) if {*one.qubits} <= {*members}]
+            placed |= {*columns}
+            inner = tuple(
+                replace(one, first=one.first - members.start, second=one.second - members.start)
+                for one in self.device.couplings
+                if {one.first, one.second} <= {*members}
+            )
+            channels = tuple(
+                replace(one, qubits=tuple(qubit - members.start for qubit in one.qubits))
+                for one in (self.channels[at] for at in columns)
+            ) or (ControlChannel("detuning", (0,)),)
+            part = Transmons(self.device.qubits[members.start : members.stop], inner)
+            found.append(
+                _Block(members.start, Propagator(part, channels, self._grid, order=4), columns)
+            )
+        for at, one in enumerate(self.channels):
+            if at not in placed:
+                raise ArgumentError(
+                    f"channels[{at}] acts on the qubits {one.qubits} of different blocks:"
+                    f" {', '.join(f'{m.start} to {m.stop - 1}' for m in self._members)}; order the"
+                    " qubits so that one block has them, or pass a channel for each"
+                )
+        return found
+
+    @cached_property
+    def _links(self) -> list[tuple[int, int, np.ndarray]]:
+        """Couplings between blocks: both qubits, and half a step of each, [T, d^2, d^2]."""
+        block_of = {qubit: at for at, one in enumerate(self._members) for qubit in one}
+        return [
+            (one.first, one.second, self._halves(one))
+            for one in self.device.couplings
+            if block_of[one.first] != block_of[one.second]
+        ]
+
+    def _halves(self, coupling: Coupling) -> np.ndarray:
+        first, second = (self.device.qubits[at] for at in (coupling.first, coupling.second))
+        a, b = lowering(first.levels), lowering(second.levels)
+        exchange = np.kron(a.T, b)
+        counts = np.kron(a.T @ a, b.T @ b)
+        energy = TURN * (coupling.exchange * (exchange + exchange.T) + coupling.zz * counts)
+        values, vectors = np.linalg.eigh(energy)
+        half = (vectors * np.exp(-0.5j * self._grid.dt * values)) @ vectors.conj().T
+        turns = TURN * (first.frame - second.frame) * self._grid.times  # of a^dagger b
+        excited = np.repeat(np.arange(first.levels), second.levels)
+        phases = np.exp(1j * np.outer(turns, excited))
+        found: np.ndarray = phases[:, :, np.newaxis] * half * phases.conj()[:, np.newaxis]
+        return found
+
+    def _start(self, state: ArrayLike | None) -> np.ndarray:
+        if state is None:
+            ground = np.zeros(self.dimension, np.complex128)
+            ground[0] = 1
+            return ground
+        reason = f"the qubits have {self.dimension} levels together"
+        checked = checked_complex(state, (self.dimension,), "state", because=reason)
+        require_finite(checked, "state")
+        return checked.astype(np.complex128)
+
+    def _forward(self, state: np.ndarray, unitaries: Sequence[np.ndarray]) -> np.ndarray:
+        states = state[:, np.newaxis]
+        for at in range(self._grid.samples):
+            for first, second, halves in self._links:
+                states = self._apply_pair(halves[at], states, first, second)
+            for one, each in zip(self._blocks, unitaries, strict=True):
+                states = self._apply_block(each[at], states, one)
+            for first, second, halves in reversed(self._links):
+                states = self._apply_pair(halves[at], states, first, second)
+        return states[:, 0]
+
+    def _backward(self, states: np.ndarray, unitaries: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return W U^dagger of each block and step, with W the derivative by its matrix U.
+
+        Args:
+            states: [D, 2], the final state and the derivative by it.
+            unitaries: [T, d, d] of each block.
+        """
+        seeds = [np.empty_like(each) for each in unitaries]
+        for at in reversed(range(self._grid.samples)):
+            for first, second, halves in self._links:
+                states = self._apply_pair(halves[at].conj().T, states, first, second)
+            for one, found in zip(self._blocks, seeds, strict=True):
+                psi, derivative = (self._as_rows(each, one) for each in states.T)
+                found[at] = (chunks(derivative) @ chunks(psi).conj().swapaxes(1, 2)).sum(axis=0)
+            for one, each in zip(self._blocks, unitaries, strict=True):
+                states = self._apply_block(each[at].conj().T, states, one)
+            for first, second, halves in reversed(self._links):
+                states = self._apply_pair(halves[at].conj().T, states, first, second)
+        return seeds
+
+    def _as_rows(self, states: np.ndarray, block: _Block) -> np.ndarray:
+        """Return states [D] or [D, B] as [d, D B / d], with the block's states first."""
+        before = int(np.prod(self.device.levels[: block.first]))
+        parts = states.reshape(before, block.propagator.dimension, -1).swapaxes(0, 1)
+        rows: np.ndarray = parts.reshape(block.propagator.dimension, -1)
+        return rows
+
+    def _apply_block(self, matrix: np.ndarray, states: np.ndarray, block: _Block) -> np.ndarray:
+        before = int(np.prod(self.device.levels[: block.first]))
+        rows = product(matrix, self._as_rows(states, block))
+        found: np.ndarray = rows.reshape(len(matrix), before, -1).swapaxes(0, 1)
+        return found.reshape(states.shape)
+
+    def _apply_pair(
+        self, matrix: np.ndarray, states: np.ndarray, first: int, second: int
+    ) -> np.ndarray:
+        levels = self.device.levels
+        parts = np.moveaxis(states.reshape(*levels, -1), (first, second), (0, 1))
+        rows = product(matrix, parts.reshape(len(matrix), -1)).reshape(parts.shape)
+        found: np.ndarray = np.moveaxis(rows, (0, 1), (first, second))
+        return found.reshape(states.shape)
