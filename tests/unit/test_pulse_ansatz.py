@@ -1,12 +1,10 @@
 """The ansatz of gates and pulses: its start, its leakage, its energy, and MODEL=hybrid-pulse."""
 
 import cirq
-import networkx as nx
 import numpy as np
 import pytest
 
 import qfleet
-from benchmarks import pulse_mixer
 from common.data import prepare
 from common.errors import SettingsError
 from common.model_circuits import with_noise
@@ -89,13 +87,3 @@ def test_pulses_stay_on_a_device_with_noise() -> None:
 def test_pulses_refuse_settings_that_need_gates(argument: str) -> None:
     with pytest.raises(SettingsError, match=argument.partition("=")[0]):
         Settings.from_args([*ENERGY, argument])
-
-
-@pytest.mark.exhaustive
-def test_mixer_of_pulses_cuts_at_least_as_much_as_gates() -> None:
-    graph = nx.path_graph(3)
-    found = {kind: pulse_mixer.ratios(graph, kind, 1, 1) for kind in pulse_mixer.KINDS}
-    noisy, ideal = ({kind: one[at][0] for kind, one in found.items()} for at in range(2))
-    assert all(noisy[kind] < ideal[kind] <= 1 + 1e-6 for kind in found)
-    assert noisy["own pulses"] > noisy["free gates"] > noisy["gates"]
-    assert ideal["shared pulse"] == pytest.approx(ideal["gates"], abs=5e-3)

@@ -1,0 +1,42 @@
+"""Studies of pulses in benchmarks/: the mixer of MaxCut, and the ground state of H2."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from benchmarks import pulse_mixer
+from benchmarks.pulse_vqe import PulseEnergy, reduced_hamiltonian
+from qfleet.problems import named
+
+pytestmark = pytest.mark.exhaustive
+
+
+def test_mixer_of_pulses_cuts_at_least_as_much_as_gates() -> None:
+    graph = nx.path_graph(3)
+    found = {kind: pulse_mixer.ratios(graph, kind, 1, 1) for kind in pulse_mixer.KINDS}
+    noisy, ideal = ({kind: one[at][0] for kind, one in found.items()} for at in range(2))
+    assert all(noisy[kind] < ideal[kind] <= 1 + 1e-6 for kind in found)
+    assert noisy["own pulses"] > noisy["free gates"] > noisy["gates"]
+    assert ideal["shared pulse"] == pytest.approx(ideal["gates"], abs=5e-3)
+
+
+def test_reduced_hydrogen_has_the_energy_of_the_molecule() -> None:
+    (member,) = named("h2:0.9").members()
+    found = np.linalg.eigvalsh(reduced_hamiltonian(0.9))[0]
+    assert found == pytest.approx(member.reference_energy(), abs=1e-9)
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_energy_of_a_pulse_has_its_gradient(levels: int) -> None:
+    energy = PulseEnergy(reduced_hamiltonian(0.74), levels, samples=6)
+    generator = np.random.default_rng(0)
+    count = len(energy.pulse.names) + 2
+    at, direction = 0.1 * generator.normal(size=(2, count))
+    value, gradient = energy(at)
+    h = 1e-3
+    one, two = (
+        energy(at + step * direction)[0] - energy(at - step * direction)[0] for step in (h, 2 * h)
+    )
+    assert gradient @ direction == pytest.approx((8 * one - two) / (12 * h), abs=1e-8)
+    assert value > np.linalg.eigvalsh(energy.hamiltonian)[0]
+    assert energy.leakage(at) == pytest.approx(0, abs=1e-12) or levels == 3
