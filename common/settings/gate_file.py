@@ -15,7 +15,7 @@ CONTROLS = ("drive", "cross-drive", "detuning", "coupler")
 """Channels of a pulse: I and Q of each qubit; these at the frequency of the last qubit; the flux of
 the qubit with the highest frequency; a tunable exchange of two qubits."""
 
-MAX_NUMBERS, MAX_DEVICES = 200, 256
+MAX_NUMBERS, MAX_DEVICES, MAX_SAMPLES = 200, 256, 10_000
 
 
 class _Form(NamedTuple):
@@ -196,6 +196,11 @@ def _with_defaults(read: dict[str, Any], title: str) -> dict[str, Any]:
         )
     if width != 2 and "coupler" in found["controls"]:
         raise DataError(f"{title} has a coupler, which joins 2 qubits: give other controls")
+    if found["duration"] > MAX_SAMPLES * found["dt"]:
+        raise DataError(
+            f"{title} has duration={found['duration']:g} ns and dt={found['dt']:g} ns: give at most"
+            f" {MAX_SAMPLES:,} samples"
+        )
     if len(found.get("frequency", GateFile.frequency)) * len(found["drive_strength"]) > MAX_DEVICES:
         raise DataError(
             f"{title} has more than {MAX_DEVICES} perturbed devices: give fewer frequencies or"

@@ -102,6 +102,7 @@ def test_file_of_the_documentation_is_a_gate() -> None:
         ("gate: x\ncontrols: coupler", ["coupler", "2 qubits"]),
         ("gate: x\ncontrols: drives", ["controls=drives", "mean drive"]),
         ("gate: x\nduration: 1e-8", ["duration=1e-8", " ns"]),
+        ("gate: x\nduration: 1e5\ndt: 0.1", ["duration=100000 ns", "10,000 samples"]),
         ("gate: x\nfrequency: 5e9", ["frequency=5e9", " GHz"]),
         ("gate: x\nnumbers: 2.5", ["numbers=2.5", "whole number"]),
         ("gate: x\nlevels: 4", ["levels=4"]),

@@ -127,8 +127,8 @@ class Starts:
         number = min(range(self.count), key=lambda one: found[one][0])
         return number, self.objective.result(found[number][1])
 
-    def run(self, number: int, before_each: Callable[[], None] = lambda: None) -> None:
-        """Optimize from a start; what its file has is not computed again.
+    def run(self, number: int, before_each: Callable[[], None] = lambda: None) -> GateResult:
+        """Optimize from a start, and return the pulse; what its file has is not computed again.
 
         Args:
             number: Of the start.
@@ -142,20 +142,26 @@ class Starts:
                 before_each()
 
             try:
-                self._optimize(number, WatchedObjective(self.objective, before), copy.local)
+                watched = WatchedObjective(self.objective, before)
+                return self._optimize(number, watched, copy.local)
             finally:
                 copy.save()
 
-    def _optimize(self, number: int, objective: GateObjective, file: Path) -> None:
-        def optimized() -> None:
-            first = self.first_values(number)
-            optimize(objective, first, iterations=self.iterations, infidelity=ENOUGH, file=file)
+    def _optimize(self, number: int, objective: GateObjective, file: Path) -> GateResult:
+        def optimized() -> GateResult:
+            return optimize(
+                objective,
+                self.first_values(number),
+                iterations=self.iterations,
+                infidelity=ENOUGH,
+                file=file,
+            )
 
         try:
-            optimized()
+            return optimized()
         except ArgumentError:  # the file of another version of SciPy, which takes another path
-            file.unlink()
-            optimized()
+            file.unlink(missing_ok=True)
+            return optimized()
 
 
 class _LocalCopy:

@@ -1,5 +1,6 @@
 """The trainer of TASK=gate: starts by all workers, of which the best is the pulse."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from qfleet.tensorflow.runtime import tf
 from training.parts.trainer import PartsTrainer, open_strategy
 from training.pulse.starts import Starts
 from training.trainer_protocol import TrainingContext
+
+log = logging.getLogger("qfleet")
 
 
 @contextmanager
@@ -61,7 +64,9 @@ class PulseTrainer(PartsTrainer):
         objective = pulse_objective(self._settings.model, self._data.target, self._rows("train"))
         starts = Starts.of(self._run, self._settings, self._data, objective)
         for number in range(starts.count)[cluster.rank :: cluster.size]:
-            starts.run(number, self.before_part)
+            found = starts.run(number, self.before_part)
+            if cluster.is_chief:
+                log.info(f"Start {number}: {found}")
         watchdog.enter("the starts of the other workers", limit)
         self.barrier()
         watchdog.enter("the best of all starts", limit)
