@@ -54,7 +54,7 @@ def test_path_and_name_stay_what_they_are() -> None:
     ("call", "part"),
     [
         (lambda: service.train(qubit=3), "did you mean QUBITS?"),
-        (lambda: service.train(qubits=1), "QUBITS=1 is not allowed"),
+        (lambda: service.train(qubits=0), "QUBITS=0 is not allowed"),
         (lambda: service.train(data=3), "data is a int"),
         (lambda: service.train(data=(FEATURES, LABELS[:3])), "(6, 2) and (3,)"),
         (lambda: service.train(data=frame().drop(columns="label")), "no label column 'label'"),
