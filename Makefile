@@ -108,7 +108,7 @@ study: ## compare trainings, here or with TARGET=k8s or slurm: make study NAME=w
 	@exec .venv/bin/python -m qfleet study $(settings)
 
 .PHONY: search
-search: ## find circuits of few CNOTs for a Hamiltonian or for data: make search NAME=h2 DATA=h2:0.74 SEEDS=0..4 BUDGET=5min
+search: ## find circuits of few CNOTs for a Hamiltonian, a state or data: make search NAME=h2 DATA=h2:0.74 SEEDS=0..4 BUDGET=5min
 	@$(setup) $(worker)
 	@exec $(python) -m qfleet search $(settings)
 

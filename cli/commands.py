@@ -124,7 +124,7 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             examples=("study NAME=widths QUBITS=8,12 SEEDS=0..4    five seeds of two widths",),
         ),
         "search": Subcommand(
-            "find circuits of low energy and few CNOTs for a Hamiltonian",
+            "find circuits of few CNOTs for a Hamiltonian, a state or data",
             "studies.search.__main__",
             "search",
             examples=(
