@@ -14,7 +14,7 @@ constexpr int64_t kTreeTrajectories = 16;
 constexpr int64_t kMaxTreeBytes = int64_t{256} << 20;  // of one state per trajectory
 constexpr int64_t kMaxCopyBytes = int64_t{4} << 30;
 constexpr int64_t kMaxJobs = 64;  // of an example
-constexpr int64_t kMeasuredTreesPerThread = 4;
+constexpr int64_t kMeasuredTreesPerThread = 2;
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
