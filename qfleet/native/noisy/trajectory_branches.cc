@@ -96,7 +96,7 @@ std::vector<int32_t> TakeIdle(const NoisyItem& item, const Records& records,
 // Divides a branch at a channel, the item of this number.
 void Divide(int32_t size, bool with_density, const KrausChannel& channel,
             const std::vector<SmallMatrix>& operators, size_t item, int64_t record,
-            const Records& records, const Draw& draw, const OpenBranch& open,
+            const Records& records, const Draw& draw, OpenBranch open,
             std::vector<OpenBranch>* out) {
   std::vector<double> found = channel.probabilities;
   if (channel.depends_on_state())
@@ -109,6 +109,7 @@ void Divide(int32_t size, bool with_density, const KrausChannel& channel,
     total += found[k];
     if (found[k] > 0) last = k;
   }
+  const size_t count = open.branch.trajectories.size();
   std::vector<std::vector<int32_t>> drawn(operators.size());
   for (int32_t trajectory : open.branch.trajectories) {
     double target = total * draw(trajectory, item);
@@ -120,8 +121,12 @@ void Divide(int32_t size, bool with_density, const KrausChannel& channel,
     if (drawn[k].empty()) continue;
     if (record >= 0)
       for (int32_t trajectory : drawn[k]) records.At(trajectory, record) = static_cast<uint8_t>(k);
-    out->push_back(
-        {{drawn[k], open.branch.items, open.branch.product, open.branch.is_unitary}, open.density});
+    if (drawn[k].size() == count) {
+      out->push_back(std::move(open));  // nothing is left for another operator
+    } else {
+      const Branch& own = open.branch;
+      out->push_back({{drawn[k], own.items, own.product, own.is_unitary}, open.density});
+    }
     OpenBranch& next = out->back();
     if (channel.depends_on_state()) {
       next.branch.is_unitary = false;
@@ -239,7 +244,7 @@ std::vector<Branch> DrawBranches(const TrajectoryProgram& program, const Traject
         if (one.branch.trajectories.empty()) continue;
       }
       Divide(size, with_density, program.channels[item.channel], operators.Of(block, item), i,
-             item.record, records, draw, one, &next);
+             item.record, records, draw, std::move(one), &next);
     }
     open.swap(next);
   }
