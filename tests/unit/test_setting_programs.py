@@ -66,8 +66,8 @@ ALL_PARTS = used_anywhere("cluster manifests")
 """Settings that the manifests of all parts read: a command renders the manifests of one part."""
 
 RECORDED = {
-    "initialization_epochs", "initializations", "learning_rate", "loss", "min_workers", "prune",
-    "workers",
+    "epochs", "initialization_epochs", "initializations", "learning_rate", "loss", "min_workers",
+    "prune", "workers",
 }  # fmt: skip
 
 DEFAULTS = {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",

@@ -65,7 +65,13 @@ def test_calibration_without_a_key_is_refused(missing: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "device:x", "device:x:cz:sx;0=1=2", "device:x:cz:sx;0=;0=", "device:x:cz:sx;0=,,,,,,,1"],
+    [
+        "",
+        "device:x",
+        "device:x:cz:sx;0=1=2",
+        "device:x:cz:sx;0=;0=",
+        f"device:x:cz:sx;0={',' * 12}1",
+    ],
 )
 def test_damaged_text_is_refused(text: str) -> None:
     with pytest.raises(NoiseError):
