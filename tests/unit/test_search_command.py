@@ -112,7 +112,9 @@ def test_search_writes_a_front_circuits_and_a_report(searched, capsys) -> None:
     assert "SPACE=blocks" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("budget", ["500evaluations", "1s"])
+@pytest.mark.parametrize(
+    "budget", ["500evaluations", pytest.param("1s", marks=pytest.mark.exhaustive)]
+)
 def test_pruning_adds_stages_that_a_new_start_reads(searched, budget: str) -> None:
     def content() -> list[tuple[str, bytes]]:
         files = [*folder.glob("*.jsonl"), folder / "front.json"]
