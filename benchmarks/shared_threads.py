@@ -31,6 +31,8 @@ SIZE = 512
 """Rows of the matrices: large enough for all threads of each library."""
 STEPS, WARM_UP_STEPS = 100, 50
 """Of a block."""
+SETTLE_SECONDS = 0.3
+"""Before a block: threads of OpenBLAS wait in a loop for some tens of milliseconds."""
 
 
 def other_work(library: str) -> Callable[[], object]:
@@ -70,6 +72,7 @@ def measure(library: str, qubits: int, batch: int, rounds: int) -> dict[str, flo
     times: dict[str, list[float]] = {"alone": [], "after": []}
     for _ in range(rounds):
         for kind, before in (("alone", None), ("after", work)):
+            time.sleep(SETTLE_SECONDS)
             times[kind] += _block(step, before)
     medians = {kind: statistics.median(each) for kind, each in times.items()}
     return medians | {"threads": qfleet.num_threads()}
