@@ -4,7 +4,7 @@ Every symbol is an angle in radians. With `inputs`, such as the field of a Hamil
 is a trained offset plus a trained factor times each input.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import cirq
 import numpy as np
@@ -114,17 +114,12 @@ def hamiltonian_variational(
     words = list(terms)
     line = cirq.LineQubit.range(len(words[0]))
     groups = groups_of(terms)
-    # Words of several letters first, those that join the start's singlets last.
-    order = sorted(groups, key=lambda key: (len(key[0]) == 1, -key[1], key[0]))
     operations, solved = start_state(line, groups)
     angles = Angles(inputs)
     by_layer = []
     for layer in range(layers):
         done = (layer + 0.5) / layers
-        for key in order:
-            share = (1.0 if key in solved else done) if solved else 0.0
-            initial = 2 * ANNEALING_STEP * float(np.sign(terms[groups[key][0]])) * share
-            operations += rotation_layer(groups[key], line, angles.new(initial))
+        operations += group_rotations(terms, groups, line, angles, solved, done)
         by_layer.append(len(angles.names))
     return model_circuit(operations, line, inputs, angles, by_layer)
 
@@ -160,6 +155,33 @@ def start_state(
         ]
         return singlets, {(key, 0) for key in ("XX", "YY", "ZZ")}
     return [], set()
+
+
+def group_rotations(
+    terms: Mapping[str, float],
+    groups: Mapping[Group, Sequence[str]],
+    line: Sequence[cirq.Qid],
+    angles: Angles,
+    solved: Container[Group],
+    done: float,
+) -> list[cirq.Operation]:
+    """Return rotations by the words of each group, with a new angle per group.
+
+    Args:
+        terms: Coefficients by Pauli word.
+        groups: Groups of words.
+        line: The qubits.
+        angles: Receives the new angles.
+        solved: Groups whose ground state is the start state. Without any, angles start at 0.
+        done: Part of the annealing that is over, to which other groups are switched on.
+    """
+    operations: list[cirq.Operation] = []
+    # Words of several letters first, those that join the start's singlets last.
+    for key in sorted(groups, key=lambda key: (len(key[0]) == 1, -key[1], key[0])):
+        share = (1.0 if key in solved else done) if solved else 0.0
+        initial = 2 * ANNEALING_STEP * float(np.sign(terms[groups[key][0]])) * share
+        operations += rotation_layer(groups[key], line, angles.new(initial))
+    return operations
 
 
 @checked(qubits=integer(1), electrons=integer(1), inputs=NAMES)

@@ -12,13 +12,13 @@ from qfleet.argument_checks import NAMES, checked, integer
 from qfleet.circuits.ansatz import (
     ANNEALING_STEP,
     Angles,
+    group_rotations,
     groups_of,
     model_circuit,
     pauli_terms,
     start_state,
 )
 from qfleet.circuits.model_circuit import ModelCircuit
-from qfleet.circuits.pauli_rotations import rotation_layer
 from qfleet.pulses.channels import drive
 from qfleet.pulses.grid import Grid
 from qfleet.pulses.propagator import Propagator
@@ -67,12 +67,7 @@ def hybrid_pulse(
     angles, by_layer = Angles(inputs), []
     for layer in range(layers):
         done = (layer + 0.5) / layers
-        for key in sorted(problem, key=lambda key: (len(key[0]) == 1, -key[1], key[0])):
-            share = (1.0 if key in solved else done) if solved else 0.0
-            sign = float(np.sign(terms[problem[key][0]]))
-            operations += rotation_layer(
-                problem[key], line, angles.new(2 * ANNEALING_STEP * sign * share)
-            )
+        operations += group_rotations(terms, problem, line, angles, solved, done)
         for qubit in line:
             numbers = [angles.new(one) for one in mixer_start(turn)]
             operations.append(mixer_pulse(numbers).on(qubit))

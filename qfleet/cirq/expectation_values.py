@@ -72,8 +72,7 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
     ) -> list[float]:
         """Return the values of the final state of a trajectory."""
         _check_measurements(circuit, permit=permit_terminal_measurements)
-        sums = checked_observables(observables if isinstance(observables, list) else [observables])
-        read = {qubit for one in sums for qubit in one.qubits}
+        sums, read = _sums_and_qubits(observables)
         qubits = ordered(circuit.all_qubits() | read, qubit_order)
         try:
             _, state = self._draw(circuit, resolver, qubits, initial_state)
@@ -188,9 +187,7 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
         """Return the compiled circuit of expectation values, and [B, V] values of its symbols."""
         _check_measurements(program, permit=permit_terminal_measurements)
         parts = self._circuits.split(program)
-        listed = observables if isinstance(observables, list) else [observables]
-        sums = checked_observables(listed)
-        read = {qubit for one in sums for qubit in one.qubits}
+        sums, read = _sums_and_qubits(observables)
         qubits = ordered_qubits(program.all_qubits() | read, qubit_order)
         values = symbol_values(parts.names, sweep_points(params))
         return self._circuits.compile(parts, len(values), sums, qubits, initial_state), values
@@ -203,6 +200,14 @@ def _check_measurements(program: cirq.AbstractCircuit, *, permit: bool) -> None:
             "the circuit has terminal measurements: remove them, or pass"
             " permit_terminal_measurements=True"
         )
+
+
+def _sums_and_qubits(
+    observables: cirq.PauliSumLike | list[cirq.PauliSumLike],
+) -> tuple[tuple[cirq.PauliSum, ...], set[cirq.Qid]]:
+    """Return the observables as sums, and their qubits."""
+    sums = checked_observables(observables if isinstance(observables, list) else [observables])
+    return sums, {qubit for one in sums for qubit in one.qubits}
 
 
 def _without_values(observables: object, params: cirq.Sweepable) -> int | None:

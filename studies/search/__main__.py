@@ -7,12 +7,10 @@ import uuid
 from common import storage
 from common.errors import EXIT_OK, exit_on_signals, run_main
 from common.lease import Lease
-from common.settings import Settings
 from common.text import plural
 from studies.forecast import duration
-from studies.search.definition import PROGRAM, SearchDefinition
 from studies.search.folder import SearchFolder
-from studies.search.opening import log, open_space
+from studies.search.opening import log, open_space, read_definition
 from studies.search.results import print_results, write_results
 from studies.search.seeds import search_seeds
 from studies.search.stages import SeedSearch
@@ -25,9 +23,7 @@ def main() -> int:
         The exit code.
     """
     args = sys.argv[1:]
-    if {"-h", "--help"} & set(args):
-        Settings.from_args(args, PROGRAM)  # prints the settings and exits
-    definition = SearchDefinition.from_args(args)
+    definition = read_definition(args)
     exit_on_signals()
     folder = SearchFolder(storage.path(definition.settings.job.storage), definition.name)
     folder.require_same(definition)

@@ -1,13 +1,23 @@
 """Reading of the problem and the space, with all checks, for a search and for its plan."""
 
+from collections.abc import Sequence
+
 from common import events
 from common.errors import SettingsError
+from common.settings import Settings
 from common.text import plural
 from common.waiting import Waiting
 from qfleet.search import Space
-from studies.search.definition import SearchDefinition
+from studies.search.definition import PROGRAM, SearchDefinition
 from studies.search.space_of import space_of
 from studies.search.stages import first_stage
+
+
+def read_definition(args: Sequence[str]) -> SearchDefinition:
+    """Return the search of a command line; with --help, print the settings and exit."""
+    if {"-h", "--help"} & set(args):
+        Settings.from_args(args, PROGRAM)  # prints the settings and exits
+    return SearchDefinition.from_args(args)
 
 
 def open_space(definition: SearchDefinition) -> Space:

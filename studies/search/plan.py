@@ -4,12 +4,10 @@ import sys
 
 from common.commands import command
 from common.errors import EXIT_OK, exit_on_signals, run_main
-from common.settings import Settings
 from common.waiting import Waiting
 from studies.forecast import duration, used
-from studies.search.definition import PROGRAM, SearchDefinition
 from studies.search.forecast import predict, probe
-from studies.search.opening import log, open_space
+from studies.search.opening import log, open_space, read_definition
 
 
 def main() -> int:
@@ -19,9 +17,7 @@ def main() -> int:
         The exit code.
     """
     args = sys.argv[1:]
-    if {"-h", "--help"} & set(args):
-        Settings.from_args(args, PROGRAM)  # prints the settings and exits
-    definition = SearchDefinition.from_args(args)
+    definition = read_definition(args)
     exit_on_signals()
     space = open_space(definition)
     with Waiting("the plan"):
