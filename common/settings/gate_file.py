@@ -85,7 +85,7 @@ class GateFile:
     @property
     def width(self) -> int:
         """Number of qubits."""
-        return NAMED[self.gate].width if self.gate else (len(self.unitary) - 1).bit_length()
+        return _width(self.gate, self.unitary)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], title: str) -> "GateFile":
@@ -175,6 +175,10 @@ def local_gate(data: str) -> GateFile | None:
         return None
 
 
+def _width(gate: str, unitary: Unitary) -> int:
+    return NAMED[gate].width if gate else (len(unitary) - 1).bit_length()
+
+
 def _with_defaults(read: dict[str, Any], title: str) -> dict[str, Any]:
     """Return all values of a gate; those that are not given have the defaults of its name."""
     gate, unitary = read.get("gate", ""), read.get("unitary", ())
@@ -182,7 +186,7 @@ def _with_defaults(read: dict[str, Any], title: str) -> dict[str, Any]:
         raise DataError(
             f"{title} needs either gate or unitary: give gate, one of {', '.join(NAMED)}"
         )
-    width = NAMED[gate].width if gate else (len(unitary) - 1).bit_length()
+    width = _width(gate, unitary)
     if unitary and len(unitary) not in (2, 4, 8):
         raise DataError(f"{title} has a unitary of {len(unitary)} rows: give 2, 4 or 8")
     form = NAMED[gate] if gate else _FORMS[width]

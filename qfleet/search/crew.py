@@ -56,7 +56,7 @@ class Crew:
         """
         parts = self.trainer.parts(candidates, random)
         if min(self._workers, len(parts)) > 1:
-            results = self._train_beside(parts)
+            results = self._train_in_processes(parts)
         else:
             results = [self.trainer.train_part(part) for part in parts]
         found: dict[int, Trained] = {}
@@ -64,7 +64,7 @@ class Crew:
             found |= dict(zip(part.members, trained, strict=True))
         return [found[at] for at in range(len(candidates))]
 
-    def _train_beside(self, parts: Sequence[Part]) -> list[list[Trained]]:
+    def _train_in_processes(self, parts: Sequence[Part]) -> list[list[Trained]]:
         while len(self._processes) < min(self._workers, len(parts)):
             self._start()
         waiting, idle = list(range(len(parts))), list(self._connections)

@@ -13,8 +13,6 @@ namespace QFLEET_SET {
 namespace {
 
 struct MatrixLoops : VectorTypes<double> {
-  typedef double Unaligned __attribute__((vector_size(QFLEET_BYTES), may_alias, aligned(8)));
-
   // (-1)^k / n! with k = n / 2: the Taylor coefficients of cosine and sine.
   static constexpr double Coefficient(int n) {
     double factorial = 1;

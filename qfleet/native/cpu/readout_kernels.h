@@ -58,7 +58,7 @@ struct ReadoutKernels : VectorTypes<T> {
 
   static void AddGradients(const ReducedView& view, int64_t readouts, const T* weights_,
                            const T* density, double* gradients) {
-    typedef double Unaligned __attribute__((vector_size(QFLEET_BYTES), may_alias, aligned(8)));
+    using Unaligned = typename VectorTypes<double>::Unaligned;
     constexpr int kAtOnce = LaneSums<T>::kAtOnce;
     const int64_t size = int64_t{1} << view.qubits;
     const V* weights = reinterpret_cast<const V*>(weights_);

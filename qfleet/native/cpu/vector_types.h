@@ -37,6 +37,7 @@ struct LaneIndex<double> {
 template <class T>
 struct VectorTypes {
   typedef T V __attribute__((vector_size(QFLEET_BYTES), may_alias));
+  typedef T Unaligned __attribute__((vector_size(QFLEET_BYTES), may_alias, aligned(sizeof(T))));
   typedef typename LaneIndex<T>::type I __attribute__((vector_size(QFLEET_BYTES)));
   static constexpr int kLanes = QFLEET_BYTES / sizeof(T);
 
