@@ -168,7 +168,7 @@ extern const PulseKernels kPulse;
 const Kernels<float> kFloat = kTable<float>;
 const Kernels<double> kDouble = kTable<double>;
 const MatrixKernels kMatrix = {MatrixLoops::HalfTurns, MatrixLoops::AddPhased, MatrixLoops::Product,
-                               MatrixLoops::Multiply};
+                               MatrixLoops::Multiply, MatrixLoops::Conjugate};
 const PulseKernels kPulse = {PulseStep::kLanes, PulseStep::Products, PulseStep::Gradients};
 
 }  // namespace QFLEET_SET

@@ -194,6 +194,8 @@ struct MatrixKernels {
                   double* out);
   // out = a b for single matrices of size 2 or 4. `out` must not overlap `a` or `b`.
   void (*multiply)(int32_t size, const double* a, const double* b, double* out);
+  // y = u^dagger y u for single matrices of size 2 or 4. `y` must not overlap `u`.
+  void (*conjugate)(int32_t size, const double* u, double* y);
 };
 
 constexpr double kMostHalfTurns = 5e14;

@@ -78,12 +78,34 @@ struct MatrixLoops : VectorTypes<double> {
     }
   }
 
+  // A row of a single matrix: (re, im) of each column.
+  template <int SIZE>
+  struct Row {
+    typedef double V __attribute__((vector_size(2 * SIZE * sizeof(double)), may_alias));
+    typedef double InMemory
+        __attribute__((vector_size(2 * SIZE * sizeof(double)), aligned(sizeof(double)), may_alias));
+  };
+
+  // out = i row.
+  template <int SIZE>
+  static void TimesI(const double* row, typename Row<SIZE>::V* out) {
+#pragma GCC unroll 4
+    for (int j = 0; j < SIZE; ++j) {
+      (*out)[2 * j] = -row[2 * j + 1];
+      (*out)[2 * j + 1] = row[2 * j];
+    }
+  }
+
   static void AddPhased(int32_t entries, int64_t samples, const double* x, const double* y,
                         const double* matrix, double* out) {
     if (samples == 1) {
-      for (int32_t i = 0; i < entries; ++i) {
-        out[2 * i] += *x * matrix[2 * i] - *y * matrix[2 * i + 1];
-        out[2 * i + 1] += *x * matrix[2 * i + 1] + *y * matrix[2 * i];
+      using Four = Row<4>;  // of the 4 or 16 entries
+      for (int32_t i = 0; i < entries; i += 4) {
+        const Four::V row = *reinterpret_cast<const Four::InMemory*>(matrix + 2 * i);
+        Four::V sum = *reinterpret_cast<const Four::InMemory*>(out + 2 * i), turned;
+        TimesI<4>(matrix + 2 * i, &turned);
+        sum += *x * row + *y * turned;
+        *reinterpret_cast<Four::InMemory*>(out + 2 * i) = sum;
       }
       return;
     }
@@ -145,38 +167,45 @@ struct MatrixLoops : VectorTypes<double> {
     for (; s < samples; ++s) ProductLanes<double>(size, samples, a, b, s, out);
   }
 
-  // With real and imaginary parts apart, so that a row is a vector.
-  template <int SIZE>
+  // out = a b, or a^dagger b.
+  template <int SIZE, bool ADJOINT>
   static void MultiplyOfSize(const double* a, const double* b, double* out) {
-    double re[SIZE][SIZE], im[SIZE][SIZE];
-    for (int m = 0; m < SIZE; ++m)
-      for (int j = 0; j < SIZE; ++j) {
-        re[m][j] = b[2 * (m * SIZE + j)];
-        im[m][j] = b[2 * (m * SIZE + j) + 1];
-      }
+    using InMemory = typename Row<SIZE>::InMemory;
+    typename Row<SIZE>::V rows[SIZE], turned[SIZE];
+#pragma GCC unroll 4
+    for (int m = 0; m < SIZE; ++m) {
+      rows[m] = *reinterpret_cast<const InMemory*>(b + 2 * m * SIZE);
+      TimesI<SIZE>(b + 2 * m * SIZE, &turned[m]);
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < SIZE; ++i) {
-      double row_re[SIZE] = {}, row_im[SIZE] = {};
+      typename Row<SIZE>::V by_re = {}, by_im = {};
 #pragma GCC unroll 4
       for (int m = 0; m < SIZE; ++m) {
-        const double x = a[2 * (i * SIZE + m)], y = a[2 * (i * SIZE + m) + 1];
-        for (int j = 0; j < SIZE; ++j) {
-          row_re[j] += x * re[m][j] - y * im[m][j];
-          row_im[j] += x * im[m][j] + y * re[m][j];
-        }
+        const double* entry = a + 2 * (ADJOINT ? m * SIZE + i : i * SIZE + m);
+        by_re += entry[0] * rows[m];
+        by_im += entry[1] * turned[m];
       }
-      for (int j = 0; j < SIZE; ++j) {
-        out[2 * (i * SIZE + j)] = row_re[j];
-        out[2 * (i * SIZE + j) + 1] = row_im[j];
-      }
+      *reinterpret_cast<InMemory*>(out + 2 * i * SIZE) = ADJOINT ? by_re - by_im : by_re + by_im;
     }
   }
 
   static void Multiply(int32_t size, const double* a, const double* b, double* out) {
     if (size == 4)
-      MultiplyOfSize<4>(a, b, out);
+      MultiplyOfSize<4, false>(a, b, out);
     else
-      MultiplyOfSize<2>(a, b, out);
+      MultiplyOfSize<2, false>(a, b, out);
+  }
+
+  static void Conjugate(int32_t size, const double* u, double* y) {
+    double y_times_u[2 * 4 * 4];
+    if (size == 4) {
+      MultiplyOfSize<4, false>(y, u, y_times_u);
+      MultiplyOfSize<4, true>(u, y_times_u, y);
+    } else {
+      MultiplyOfSize<2, false>(y, u, y_times_u);
+      MultiplyOfSize<2, true>(u, y_times_u, y);
+    }
   }
 };
 

@@ -89,22 +89,22 @@ struct DeviceEngine::PreparedCall {
 void DeviceEngine::Prepare(const Batch& batch, PreparedCall* prepared) {
   prepared->matrices = MatricesOf(batch);
   const SharedMatrices& matrices = *prepared->matrices;
-  const size_t count = matrices.products.size() + tables_->combined.size();
+  const size_t count = source_.sequences.size() + tables_->combined.size();
   prepared->packed.assign(count * kMatrixReals, 0.0);
   prepared->packed_tangents.assign(batch.shared_tangents ? count * kMatrixReals : 0, 0.0);
   size_t at = 0;
-  const auto pack = [&](const std::vector<double>& matrix, const std::vector<double>& tangent) {
-    std::copy(matrix.begin(), matrix.end(), &prepared->packed[at]);
-    if (!tangent.empty()) std::copy(tangent.begin(), tangent.end(), &prepared->packed_tangents[at]);
+  const auto pack = [&](int32_t size, const double* matrix, const double* tangent) {
+    std::copy_n(matrix, 2 * size * size, &prepared->packed[at]);
+    if (tangent) std::copy_n(tangent, 2 * size * size, &prepared->packed_tangents[at]);
     at += kMatrixReals;
   };
-  for (size_t s = 0; s < matrices.products.size(); ++s)
-    pack(matrices.products[s], matrices.product_tangents[s]);
+  for (size_t s = 0; s < source_.sequences.size(); ++s)
+    pack(source_.sequences[s].size, matrices.product(s), matrices.product_tangent(s));
   std::vector<double> matrix, tangent;
   for (const Block* block : tables_->combined) {
     BlockMatrices(source_, *block, matrices, {batch.shared, batch.shared_tangents}, 1, &matrix,
                   &tangent);
-    pack(matrix, tangent);
+    pack(block->size(), matrix.data(), tangent.empty() ? nullptr : tangent.data());
   }
   prepared->call = {batch.size, batch.shared, batch.per_example, prepared->packed.data()};
 }

@@ -28,6 +28,12 @@ void Multiply(int32_t size, const double* a, const double* b, double* out) {
   MatrixLoops().multiply(size, a, b, out);
 }
 
+void Conjugate(int32_t size, const double* u, double* y) { MatrixLoops().conjugate(size, u, y); }
+
+void AddPhased(int32_t entries, double x, double y, const double* matrix, double* out) {
+  MatrixLoops().add_phased(entries, 1, &x, &y, matrix, out);
+}
+
 void MatrixBatch::AddPhased(const double* x, const double* y, const double* matrix) {
   MatrixLoops().add_phased(size_ * size_, samples_, x, y, matrix, values_.data());
 }

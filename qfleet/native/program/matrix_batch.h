@@ -14,6 +14,12 @@ void HalfTurns(int64_t samples, const double* t, double* cosine, double* sine);
 // out = a b for single matrices [D][D] (re, im); `out` must not overlap `a` or `b`.
 void Multiply(int32_t size, const double* a, const double* b, double* out);
 
+// y = u^dagger y u for single matrices [D][D] (re, im); `y` must not overlap `u`.
+void Conjugate(int32_t size, const double* u, double* y);
+
+// out [entries] (re, im) += (x + i y) matrix [entries] (re, im), for 4 or 16 entries.
+void AddPhased(int32_t entries, double x, double y, const double* matrix, double* out);
+
 // Matrices [D * D] (re, im) [samples].
 class MatrixBatch {
  public:

@@ -76,9 +76,9 @@ DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
 DualMatrixBatch SequenceMatrix(const SharedMatrices& shared_matrices, int64_t sequence,
                                int32_t size) {
   DualMatrixBatch batch(size, 1);
-  batch.value.values() = shared_matrices.products[sequence];
-  if (!shared_matrices.product_tangents[sequence].empty())
-    batch.MakeTangent().values() = shared_matrices.product_tangents[sequence];
+  std::copy_n(shared_matrices.product(sequence), 2 * size * size, batch.value.values().begin());
+  if (const double* tangent = shared_matrices.product_tangent(sequence))
+    std::copy_n(tangent, 2 * size * size, batch.MakeTangent().values().begin());
   return batch;
 }
 
@@ -89,94 +89,7 @@ void Uncompute(const DualMatrixBatch& u, DualMatrixBatch* y) {
   y->Product(u, true, y_times_u, false);
 }
 
-// Adds -2 pi Im tr(H Y) of each sample, for y [D * D] (re, im) [samples], to out[s * stride]; see
-// engine.h for the derivation.
-void AddDerivative(const Factor& factor, int64_t e, const double* y, int64_t samples, double* out,
-                   int64_t stride) {
-  const int32_t size = factor.size;
-  for (int32_t i = 0; i < size; ++i)
-    for (int32_t j = 0; j < size; ++j) {
-      const Complex h = factor.generators[(e * size + i) * size + j];
-      if (h == Complex(0)) continue;
-      const double *re = y + 2 * (j * size + i) * samples, *im = re + samples;
-      for (int64_t s = 0; s < samples; ++s)
-        out[s * stride] -= 2 * M_PI * (h.real() * im[s] + h.imag() * re[s]);
-    }
-}
-
-// sum += a b for single matrices [D * D] (re, im). An empty matrix is 0.
-void AddProduct(int32_t size, const std::vector<double>& a, const std::vector<double>& b,
-                std::vector<double>* sum) {
-  if (a.empty() || b.empty()) return;
-  std::vector<double> product(a.size());
-  Multiply(size, a.data(), b.data(), product.data());
-  sum->resize(product.size());
-  for (size_t i = 0; i < product.size(); ++i) (*sum)[i] += product[i];
-}
-
-void Adjoint(int32_t size, const std::vector<double>& matrix, std::vector<double>* adjoint) {
-  adjoint->resize(matrix.size());
-  if (matrix.empty()) return;
-  for (int32_t i = 0; i < size; ++i)
-    for (int32_t j = 0; j < size; ++j) {
-      (*adjoint)[2 * (j * size + i)] = matrix[2 * (i * size + j)];
-      (*adjoint)[2 * (j * size + i) + 1] = -matrix[2 * (i * size + j) + 1];
-    }
-}
-
-// The sums of a factor sequence, a single matrix. Without a tangent it is empty.
-struct SequenceSums {
-  SequenceSums(const std::vector<double>& sums, int32_t size_, bool with_tangent)
-      : size(size_), y(sums.begin(), sums.begin() + 2 * size * size), y_times_u(y.size()) {
-    if (with_tangent) dy.assign(sums.begin() + y.size(), sums.end());
-  }
-
-  // y = u^dagger y u, and its tangent.
-  void Uncompute(const std::vector<double>& u, const std::vector<double>& du) {
-    Adjoint(size, u, &adjoint);
-    Multiply(size, y.data(), u.data(), y_times_u.data());
-    if (!dy.empty()) {
-      std::vector<double> tangent, uncomputed, adjoint_tangent;
-      Adjoint(size, du, &adjoint_tangent);
-      AddProduct(size, dy, u, &tangent);
-      AddProduct(size, y, du, &tangent);
-      AddProduct(size, adjoint, tangent, &uncomputed);
-      AddProduct(size, adjoint_tangent, y_times_u, &uncomputed);
-      dy.swap(uncomputed);
-    }
-    Multiply(size, adjoint.data(), y_times_u.data(), y.data());
-  }
-
-  int32_t size;
-  std::vector<double> y, dy, y_times_u, adjoint;
-};
-
 }  // namespace
-
-SharedMatrices::SharedMatrices(const GateTables& program, const Exponents& exponents) {
-  for (const Factor& factor : program.factors) {
-    factors.emplace_back();
-    factor_tangents.emplace_back();
-    if (factor.per_example) continue;
-    DualMatrixBatch matrix = FactorMatrices(program, factor, exponents, 1);
-    factors.back() = std::move(matrix.value.values());
-    if (matrix.tangent) factor_tangents.back() = std::move(matrix.tangent->values());
-  }
-  for (const FactorSequence& sequence : program.sequences) {
-    std::vector<double> product(2 * sequence.size * sequence.size), next(product.size()), tangent;
-    for (int32_t i = 0; i < sequence.size; ++i) product[2 * i * (sequence.size + 1)] = 1;
-    for (int64_t f : sequence.factors) {
-      std::vector<double> next_tangent;
-      AddProduct(sequence.size, factor_tangents[f], product, &next_tangent);
-      AddProduct(sequence.size, factors[f], tangent, &next_tangent);
-      tangent.swap(next_tangent);
-      Multiply(sequence.size, factors[f].data(), product.data(), next.data());
-      product.swap(next);
-    }
-    products.push_back(std::move(product));
-    product_tangents.push_back(std::move(tangent));
-  }
-}
 
 void BlockMatrices(const GateTables& program, const MatrixProduct& block,
                    const SharedMatrices& shared_matrices, const Exponents& exponents,
@@ -269,24 +182,6 @@ void GradientSums::Add(const GradientSums& other) {
   for (size_t r = 0; r < sequences.size(); ++r)
     for (size_t i = 0; i < sequences[r].size(); ++i) sequences[r][i] += other.sequences[r][i];
   for (size_t e = 0; e < shared.size(); ++e) shared[e] += other.shared[e];
-}
-
-void ParameterGradients(const GateTables& program, const SharedMatrices& shared_matrices,
-                        const std::vector<std::vector<double>>& sequence_sums, bool with_tangents,
-                        double* gradients) {
-  for (size_t r = 0; r < program.sequences.size(); ++r) {
-    const FactorSequence& sequence = program.sequences[r];
-    if (!sequence.has_exponents) continue;
-    SequenceSums sums(sequence_sums[r], sequence.size, with_tangents);
-    for (size_t left = sequence.factors.size(); left > 0; --left) {
-      const int64_t f = sequence.factors[left - 1];
-      const Factor& factor = program.factors[f];
-      const double* y = with_tangents ? sums.dy.data() : sums.y.data();
-      for (size_t e = 0; e < factor.exponents.size(); ++e)
-        AddDerivative(factor, e, y, 1, &gradients[factor.exponents[e]], 0);
-      if (left > 1) sums.Uncompute(shared_matrices.factors[f], shared_matrices.factor_tangents[f]);
-    }
-  }
 }
 
 }  // namespace qfleet

@@ -10,25 +10,9 @@
 #include <vector>
 
 #include "program/program.h"
+#include "program/shared_matrices.h"
 
 namespace qfleet {
-
-// The exponents of consecutive examples and their tangents; null tangents are 0.
-struct Exponents {
-  const double* shared;                          // [E]
-  const double* shared_tangents = nullptr;       // [E]
-  const double* per_example = nullptr;           // [present][F]
-  const double* per_example_tangents = nullptr;  // [present][F]
-  int64_t present = 0;                           // the samples after these have exponents of 0
-};
-
-// Matrices [D * D] (re, im) of one call's shared exponents: the product of each factor sequence,
-// and each factor that examples share. The tangent of a constant matrix is empty.
-struct SharedMatrices {
-  SharedMatrices(const GateTables& program, const Exponents& exponents);
-  std::vector<std::vector<double>> products, factors;
-  std::vector<std::vector<double>> product_tangents, factor_tangents;
-};
 
 // Computes a block's matrices [D * D] (re, im) [samples] for consecutive examples, and their
 // tangents, which are empty if they are 0. A block shared by all examples needs one sample.
@@ -57,12 +41,6 @@ struct GradientSums {
   std::vector<std::vector<double>> sequences;  // as sequence_sums of BlockGradients
   std::vector<double> shared;                  // of shared exponents in per-example factors
 };
-
-// Adds the gradients of all factor sequences to gradients[E], given their sums, or their tangents
-// if `with_tangents`.
-void ParameterGradients(const GateTables& program, const SharedMatrices& shared_matrices,
-                        const std::vector<std::vector<double>>& sequence_sums, bool with_tangents,
-                        double* gradients);
 
 }  // namespace qfleet
 

@@ -35,7 +35,7 @@ namespace qfleet {
 struct Exponents;
 class DeviceEngine;
 struct KernelPlan;
-struct SharedMatrices;
+class SharedMatrices;
 enum class Region;
 
 // Observables on 2 to kMaxReducedQubits qubits, as Hermitian matrices.
