@@ -19,7 +19,8 @@ struct Factor {
   std::vector<int64_t> exponents;   // e >= 0: shared[e]; e < 0: per_example[b][~e]
   std::vector<double> half_turns;   // [K][E]
   std::vector<Complex> projectors;  // [K][D][D]
-  std::vector<Complex> generators;  // [E][D][D]: sum_k half_turns[k][e] projectors[k]
+  std::vector<Complex> generators;  // [E][D][D]: H = sum_k half_turns[k][e] projectors[k]
+  std::vector<double> derivatives;  // [E][D][D] (re, im): d with -2 pi Im tr(H Y) = d . Y
   bool per_example = false;         // has per-example exponents
 };
 

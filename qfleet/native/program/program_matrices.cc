@@ -82,6 +82,16 @@ DualMatrixBatch SequenceMatrix(const SharedMatrices& shared_matrices, int64_t se
   return batch;
 }
 
+// Adds -2 pi Im tr(H Y) of each sample to out[sample], for y [D * D] (re, im) [samples].
+void AddDerivatives(const Factor& factor, int64_t e, const double* y, int64_t samples,
+                    double* out) {
+  const int32_t reals = 2 * factor.size * factor.size;
+  const double* weights = &factor.derivatives[e * reals];
+  for (int32_t i = 0; i < reals; ++i, y += samples)
+    if (weights[i] != 0)
+      for (int64_t s = 0; s < samples; ++s) out[s] += weights[i] * y[s];
+}
+
 // y = u^dagger y u.
 void Uncompute(const DualMatrixBatch& u, DualMatrixBatch* y) {
   DualMatrixBatch y_times_u(y->value.size(), y->value.samples());
@@ -160,8 +170,8 @@ void BlockGradients(const GateTables& program, const MatrixProduct& block,
         const int64_t exponent = factor.exponents[e];
         if (exponent < 0 && !want_per_example) continue;
         std::fill(derivative.begin(), derivative.end(), 0.0);
-        AddDerivative(factor, e, (y.tangent ? *y.tangent : y.value).at(0, 0), samples,
-                      derivative.data(), 1);
+        AddDerivatives(factor, e, (y.tangent ? *y.tangent : y.value).at(0, 0), samples,
+                       derivative.data());
         for (int64_t s = 0; s < exponents.present; ++s)
           (exponent >= 0 ? shared_gradients[exponent]
                          : per_example_gradients[s * program.per_example + ~exponent]) +=

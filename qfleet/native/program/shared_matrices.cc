@@ -39,6 +39,17 @@ Matrix Adjoint(int32_t size, const double* matrix) {
   return adjoint;
 }
 
+// -2 pi Im tr(H Y) for y [D * D] (re, im); see engine.h for the derivation.
+double Derivative(const Factor& factor, int64_t e, const double* y) {
+  constexpr int kSums = 8;  // of which a vector can hold several
+  const int32_t reals = 2 * factor.size * factor.size;
+  const double* weights = &factor.derivatives[e * reals];
+  double sums[kSums] = {};
+  for (int32_t i = 0; i < reals; i += kSums)
+    for (int j = 0; j < kSums; ++j) sums[j] += weights[i + j] * y[i + j];
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
 // The sums of a factor sequence and their tangents.
 struct SequenceSums {
   SequenceSums(const std::vector<double>& sums, int32_t size_, bool with_tangents_)
@@ -158,23 +169,10 @@ void ParameterGradients(const GateTables& program, const SharedMatrices& shared_
       const int64_t f = sequence.factors[left - 1];
       const Factor& factor = program.factors[f];
       for (size_t e = 0; e < factor.exponents.size(); ++e)
-        AddDerivative(factor, e, sums.differentiated(), 1, &gradients[factor.exponents[e]], 0);
+        gradients[factor.exponents[e]] += Derivative(factor, e, sums.differentiated());
       if (left > 1) sums.Uncompute(shared_matrices.factor(f), shared_matrices.factor_tangent(f));
     }
   }
-}
-
-void AddDerivative(const Factor& factor, int64_t e, const double* y, int64_t samples, double* out,
-                   int64_t stride) {
-  const int32_t size = factor.size;
-  for (int32_t i = 0; i < size; ++i)
-    for (int32_t j = 0; j < size; ++j) {
-      const Complex h = factor.generators[(e * size + i) * size + j];
-      if (h == Complex(0)) continue;
-      const double *re = y + 2 * (j * size + i) * samples, *im = re + samples;
-      for (int64_t s = 0; s < samples; ++s)
-        out[s * stride] -= 2 * M_PI * (h.real() * im[s] + h.imag() * re[s]);
-    }
 }
 
 }  // namespace qfleet

@@ -51,11 +51,6 @@ void ParameterGradients(const GateTables& program, const SharedMatrices& shared_
                         const std::vector<std::vector<double>>& sequence_sums, bool with_tangents,
                         double* gradients);
 
-// Adds -2 pi Im tr(H Y) of each sample, for y [D * D] (re, im) [samples], to out[s * stride]; see
-// engine.h for the derivation.
-void AddDerivative(const Factor& factor, int64_t e, const double* y, int64_t samples, double* out,
-                   int64_t stride);
-
 }  // namespace qfleet
 
 #endif  // QFLEET_SHARED_MATRICES_H_

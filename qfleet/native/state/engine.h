@@ -161,11 +161,10 @@ class StateVectorEngine {
   void PrepareMatrices(Call* call);
   // The last call's matrices, if it had the same exponents: a gradient follows its forward pass.
   std::shared_ptr<const SharedMatrices> SharedMatricesOf(const Exponents& exponents);
-  // Packs a block's matrices, or their inverses, at `to` and their tangents, unless these are
-  // empty, `tangent_offset` reals further.
-  void PackMatrices(const Call& call, const std::vector<double>& values,
-                    const std::vector<double>& tangents, int64_t samples, bool inverse, T* to,
-                    int64_t tangent_offset, BlockKernel* kernel);
+  // Packs a block's matrices, or their inverses, at `to` and their tangents, unless these are null,
+  // `tangent_offset` reals further.
+  void PackMatrices(const Call& call, const double* values, const double* tangents, int64_t samples,
+                    bool inverse, T* to, int64_t tangent_offset, BlockKernel* kernel);
   // The call's block kernels with the per-example matrices of one tile: for Forward if `forward`,
   // and those for AdjointBackward if the call has it. Blocks that Forward keeps for a tile are
   // returned to its AdjointBackward, which thus computes nothing.

@@ -9,7 +9,7 @@ namespace qfleet {
 constexpr double kPermutationTolerance = 1e-15;
 
 // Returns true if every row of a matrix [D * D] (re, im) has a single 1 and zeros.
-static bool IsPermutation(const std::vector<double>& values, int32_t size) {
+static bool IsPermutation(const double* values, int32_t size) {
   for (int32_t row = 0; row < size; ++row) {
     int ones = 0, zeros = 0;
     for (int32_t i = 2 * row * size; i < 2 * (row + 1) * size; ++i) {
@@ -22,15 +22,13 @@ static bool IsPermutation(const std::vector<double>& values, int32_t size) {
 }
 
 template <class T>
-void StateVectorEngine<T>::PackMatrices(const Call& call, const std::vector<double>& values,
-                                        const std::vector<double>& tangents, int64_t samples,
-                                        bool inverse, T* to, int64_t tangent_offset,
-                                        BlockKernel* kernel) {
-  kernels_.pack(*kernel, values.data(), samples, call.layout.samples, inverse, to);
+void StateVectorEngine<T>::PackMatrices(const Call& call, const double* values,
+                                        const double* tangents, int64_t samples, bool inverse,
+                                        T* to, int64_t tangent_offset, BlockKernel* kernel) {
+  kernels_.pack(*kernel, values, samples, call.layout.samples, inverse, to);
   (inverse ? kernel->inverse : kernel->matrix) = to;
-  T* tangent = tangents.empty() ? nullptr : to + tangent_offset;
-  if (tangent)
-    kernels_.pack(*kernel, tangents.data(), samples, call.layout.samples, inverse, tangent);
+  T* tangent = tangents ? to + tangent_offset : nullptr;
+  if (tangent) kernels_.pack(*kernel, tangents, samples, call.layout.samples, inverse, tangent);
   (inverse ? kernel->inverse_tangent : kernel->tangent) = tangent;
 }
 
@@ -61,14 +59,23 @@ void StateVectorEngine<T>::PrepareMatrices(Call* call) {
   const int64_t reals = plan.matrix_reals * (call->has_tangents() ? 2 : 1);
   call->matrices = AcquireBuffer(reals);
   if (call->with_inverses) call->inverses = AcquireBuffer(reals);
-  std::vector<double> values, tangents;
+  std::vector<double> own_values, own_tangents;
   for (size_t b = 0; b < program.blocks.size(); ++b) {
     const Block& block = program.blocks[b];
     BlockKernel& kernel = call->block_kernels[b];
     kernel.needs_gradient = block.needs_gradient[call->mode];
     kernel.needs_uncompute = block.needs_uncompute[call->mode];
     if (block.per_example) continue;
-    BlockMatrices(program, block, *call->shared_matrices, exponents, 1, &values, &tangents);
+    const double *values, *tangents;
+    if (block.items.size() == 1 && block.items[0] >= 0) {  // a sequence
+      values = call->shared_matrices->product(block.items[0]);
+      tangents = call->shared_matrices->product_tangent(block.items[0]);
+    } else {
+      BlockMatrices(program, block, *call->shared_matrices, exponents, 1, &own_values,
+                    &own_tangents);
+      values = own_values.data();
+      tangents = own_tangents.empty() ? nullptr : own_tangents.data();
+    }
     kernel.is_permutation = IsPermutation(values, block.size());
     PackMatrices(*call, values, tangents, 1, false, call->matrices->data + plan.matrix_offset[b],
                  plan.matrix_reals, &kernel);
@@ -134,8 +141,9 @@ void StateVectorEngine<T>::PrepareTileBlocks(const Call& call, int64_t tile, boo
     BlockMatrices(program, block, *call.shared_matrices, call.exponents(tile, program.per_example),
                   call.layout.samples, &blocks->values, &blocks->tangents);
     const auto pack = [&](bool inverse, T** at) {
-      PackMatrices(call, blocks->values, blocks->tangents, call.layout.samples, inverse, *at, reals,
-                   &kernel);
+      PackMatrices(call, blocks->values.data(),
+                   blocks->tangents.empty() ? nullptr : blocks->tangents.data(),
+                   call.layout.samples, inverse, *at, reals, &kernel);
       *at += 2 * kernels_.lanes * kernel.rows * kernel.cols;
     };
     if (forward) pack(false, &to);

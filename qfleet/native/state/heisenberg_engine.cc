@@ -128,6 +128,8 @@ void HeisenbergEngine<T>::ComputeTail(const Batch& batch, Tail* tail) {
     }
   const Program& program = *tail_program_;
   tail->observables.bits = cut_.bits;
+  tail->observables.matrices.resize(2 * size * size * program.readouts);
+  double* to = tail->observables.matrices.data();
   for (int64_t k = 0; k < program.readouts; ++k) {
     Matrix<T> image(size), observable(size);
     for (const PauliGroup& group : program.pauli_groups)
@@ -142,9 +144,10 @@ void HeisenbergEngine<T>::ComputeTail(const Batch& batch, Tail* tail) {
       for (int64_t i = 0; i < size; ++i)
         observable.AddRow(i, u.re(row)[i], -u.im(row)[i], image, row);
     for (int64_t i = 0; i < size; ++i)
-      for (int64_t j = 0; j < size; ++j)
-        tail->observables.matrices.insert(tail->observables.matrices.end(),
-                                          {observable.re(i)[j], observable.im(i)[j]});
+      for (int64_t j = 0; j < size; ++j) {
+        *to++ = observable.re(i)[j];
+        *to++ = observable.im(i)[j];
+      }
     tail->images.push_back(std::move(image));
   }
 }
