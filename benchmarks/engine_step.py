@@ -1,13 +1,17 @@
 """Time, memory and rates of one training step in the NumPy interface: values and gradients.
 
+Each step has other parameters than the one before, as in training: the engine keeps the matrices
+of the last parameters.
+
 python -m benchmarks.engine_step MODEL QUBITS BATCH
 """
 
+import argparse
+import itertools
 import statistics
-import sys
 import time
 
-from benchmarks.circuit_models import model, random_inputs
+from benchmarks.circuit_models import MODELS, model, random_inputs
 from benchmarks.engine_model import compile_model, step_cost
 from benchmarks.machine_peaks import MachinePeaks, measure_peaks
 from benchmarks.subprocess_protocol import peak_gib
@@ -26,11 +30,13 @@ def main(name: str, qubits: int, batch: int) -> None:
     definition = model(name, qubits)
     data = random_inputs(definition, batch, None)
     compiled = compile_model(definition)
+    parameters = itertools.cycle([data.parameters, -data.parameters])
     times: list[float] = []
     end = time.monotonic() + SECONDS
     while len(times) < STEPS or time.monotonic() < end:
+        current = next(parameters)
         start = time.perf_counter()
-        compiled.value_and_gradient(data.angles, data.parameters, input_gradients=False)
+        compiled.value_and_gradient(data.angles, current, input_gradients=False)
         times.append(time.perf_counter() - start)
     median, memory = statistics.median(times[1:]), peak_gib()
     cost, states = step_cost(definition), tile_bytes(qubits, batch)
@@ -65,4 +71,9 @@ def _median_peaks(cached_bytes: int) -> MachinePeaks:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("qubits", type=int)
+    parser.add_argument("batch", type=int)
+    arguments = parser.parse_args()
+    main(arguments.model, arguments.qubits, arguments.batch)

@@ -169,7 +169,7 @@ class _IndexSum:
     """Sums of the entries [..., M] that have the same index, of `size` indices."""
 
     def __init__(self, indices: np.ndarray, size: int) -> None:
-        self._size = size
+        self._indices, self._size = indices, size
         self._in_order = np.array_equal(indices, np.arange(size))
         self._order = np.argsort(indices, kind="stable")
         ordered = indices[self._order]
@@ -181,9 +181,12 @@ class _IndexSum:
         if self._in_order:
             return entries
         result = np.zeros((*entries.shape[:-1], self._size))
-        if len(self._starts):
-            ordered = entries.take(self._order, axis=-1)
-            result[..., self._found] = np.add.reduceat(ordered, self._starts, axis=-1)
+        if not len(self._starts):
+            return result
+        if entries.ndim == 1:
+            return np.bincount(self._indices, entries, self._size)
+        ordered = entries.take(self._order, axis=-1)
+        result[..., self._found] = np.add.reduceat(ordered, self._starts, axis=-1)
         return result
 
 

@@ -1,6 +1,6 @@
 """The values of one call: inputs, parameters and initial states, checked."""
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,8 +13,7 @@ from qfleet.errors import ArgumentError
 _NO_VALUES = np.empty(0)
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """Values of all symbols, checked.
 
     Attributes:
@@ -145,7 +144,7 @@ def point_with_states(
     """
     array = checked_array(states, "initial_states")
     if not point.inputs.shape[1] and not point.batched and array.ndim > 1:  # no inputs
-        point = replace(point, inputs=np.empty((len(array), 0)), batched=True)
+        point = point._replace(inputs=np.empty((len(array), 0)), batched=True)
     is_matrix = array.ndim == 2 + point.batched
     if is_matrix and not allow_matrices:
         raise ArgumentError(
@@ -162,7 +161,7 @@ def point_with_states(
         _check_matrices(array)
     else:
         _check_norms(array)
-    return replace(point, initial_states=array)
+    return point._replace(initial_states=array)
 
 
 def _check_norms(array: np.ndarray) -> None:
