@@ -14,6 +14,7 @@
 #include "cpu/pulse_kernels.h"
 #include "cpu/readout_kernels.h"
 #include "cpu/reduced_kernels.h"
+#include "cpu/row_kernels.h"
 #include "cpu/tangent_kernels.h"
 
 namespace qfleet {
@@ -157,7 +158,7 @@ constexpr Kernels<T> kTable = {ChunkKernels<T>::kLanes,          ChunkKernels<T>
                                DensityKernels<T>::Apply,         DensityKernels<T>::Correlate,
                                ReducedKernels<T>::Reduce,        ReadoutKernels<T>::Values,
                                ReadoutKernels<T>::Sum,           ReadoutKernels<T>::AddGradients,
-                               ReducedKernels<T>::Apply};
+                               ReducedKernels<T>::Apply,         RowKernels<T>::Multiply};
 
 }  // namespace
 

@@ -173,6 +173,9 @@ struct Kernels {
   // lambda = matrix [2**qubits][2**qubits] (re, im) [lanes] times psi, for these tuples.
   void (*apply_reduced)(const ReducedView&, const T* matrix, const T* psi, T* lambda, int64_t first,
                         int64_t end);
+  // out += a b, or a^dagger b, for matrices of size 2**2 to 2**kMaxReducedQubits with the real
+  // parts of a row before its imaginary parts: [size] (re, im) [size].
+  void (*multiply_rows)(int64_t size, const T* a, bool adjoint, const T* b, T* out);
 };
 
 // Matrices [D * D] (re, im) [samples], or [D * D] (re, im) if they are shared by all samples.

@@ -1,5 +1,6 @@
 #include "state/heisenberg_engine.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -77,7 +78,14 @@ bool HeisenbergEngine<T>::IsFasterFor(const Batch& batch) const {
   const double readouts = static_cast<double>(head_program_->readouts);
   const double tail = size * size * (cut_.tail + 2 * size * readouts);
   const double saved = cut_.saved * static_cast<double>(int64_t{1} << head_program_->qubits);
-  return saved * static_cast<double>(batch.size) > kTailOverhead * tail + kCallOverhead &&
+  // Threads share the examples, but one computes the tail. With a fixed layout, results do not
+  // depend on their number.
+  const bool any_layout = batch.max_lane_qubits == kAnyLaneQubits;
+  const int64_t threads =
+      any_layout ? std::min(batch.threads, head_.TileLayoutFor(batch).tiles) : 1;
+  return saved * static_cast<double>(batch.size) /
+                 static_cast<double>(std::max<int64_t>(threads, 1)) >
+             kTailOverhead * tail + kCallOverhead &&
          Supports(batch);
 }
 
@@ -140,9 +148,7 @@ void HeisenbergEngine<T>::ComputeTail(const Batch& batch, Tail* tail) {
           const bool odd = group.ys[t] % 2;
           image.AddRow(row ^ group.flip, odd ? 0 : weight, odd ? weight : 0, u, row);
         }
-    for (int64_t row = 0; row < size; ++row)
-      for (int64_t i = 0; i < size; ++i)
-        observable.AddRow(i, u.re(row)[i], -u.im(row)[i], image, row);
+    kernels_.multiply_rows(size, u.parts.data(), true, image.parts.data(), observable.parts.data());
     for (int64_t i = 0; i < size; ++i)
       for (int64_t j = 0; j < size; ++j) {
         *to++ = observable.re(i)[j];
@@ -183,9 +189,8 @@ void HeisenbergEngine<T>::Gradient(const Batch& batch, const T* upstream, T* cac
         weight.re(j)[i] = static_cast<T>(2 * from[2 * (i * size + j)]);
         weight.im(j)[i] = static_cast<T>(2 * from[2 * (i * size + j) + 1]);
       }
-    for (int64_t row = 0; row < size; ++row)
-      for (int64_t j = 0; j < size; ++j)
-        gradient.AddRow(row, tail->images[k].re(row)[j], tail->images[k].im(row)[j], weight, j);
+    kernels_.multiply_rows(size, tail->images[k].parts.data(), false, weight.parts.data(),
+                           gradient.parts.data());
   }
   std::vector<T> by_columns(2 * size * size);
   for (int64_t col = 0; col < size; ++col)
