@@ -113,7 +113,14 @@ struct MatrixLoops : VectorTypes<double> {
       const double re = matrix[2 * i], im = matrix[2 * i + 1];
       if (re == 0 && im == 0) continue;
       double *out_re = out + 2 * i * samples, *out_im = out_re + samples;
-      for (int64_t s = 0; s < samples; ++s) {
+      int64_t s = 0;
+      for (; s + kLanes <= samples; s += kLanes) {
+        const V a = *reinterpret_cast<const Unaligned*>(x + s);
+        const V b = *reinterpret_cast<const Unaligned*>(y + s);
+        *reinterpret_cast<Unaligned*>(out_re + s) += re * a - im * b;
+        *reinterpret_cast<Unaligned*>(out_im + s) += re * b + im * a;
+      }
+      for (; s < samples; ++s) {
         out_re[s] += re * x[s] - im * y[s];
         out_im[s] += re * y[s] + im * x[s];
       }

@@ -10,9 +10,23 @@
 
 namespace qfleet {
 
+// A reference to a function of an index. It allocates nothing, unlike std::function.
+class Work {
+ public:
+  template <class Function>
+  Work(const Function& function)  // NOLINT(google-explicit-constructor)
+      : function_(&function), call_([](const void* called, int64_t index) {
+          (*static_cast<const Function*>(called))(index);
+        }) {}
+  void operator()(int64_t index) const { call_(function_, index); }
+
+ private:
+  const void* function_;
+  void (*call_)(const void* function, int64_t index);
+};
+
 // Calls work(0) ... work(count - 1), in any order and on any threads. `cost` is the approximate
 // cost of one call in nanoseconds.
-using Work = std::function<void(int64_t)>;
 using Parallel = std::function<void(int64_t count, int64_t cost, const Work& work)>;
 
 // The examples and threads of one call.

@@ -238,7 +238,8 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
     const int64_t chunks = plan.chunks[left - 1];
     const int64_t width = plan.sum_reals[left - 1] * (states.dpsi ? 2 : 1);
     const int64_t cost = window.count * (int64_t{16} << window.chunk_bits);
-    sums.assign(width * std::min(chunks, kMaxRanges), 0);
+    sums.resize(width * std::min(chunks, kMaxRanges));
+    std::memset(sums.data(), 0, sums.size() * sizeof(double));
     ForEachRange(parallel, chunks, cost, [&](int64_t range, int64_t from, int64_t to) {
       T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
       for (int64_t chunk = from; chunk < to; ++chunk)
