@@ -6,6 +6,7 @@ differ in these numbers.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import cirq
 import numpy as np
@@ -24,6 +25,36 @@ from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import CircuitError, MemoryLimitError
 
 _MAX_NAMED = 5  # qubits in a message
+
+
+class CircuitStructure(NamedTuple):
+    """Circuits of a batch that differ in the numbers of their gates only.
+
+    Attributes:
+        rows: [b] int64, the rows of the batch, in order.
+        numbers: [b, n] float64, the numbers that differ, in the unit of their gates.
+        circuit: The circuit of all rows, with symbols for the numbers.
+        inputs: Names of the inputs of the batch, and then of the n numbers.
+    """
+
+    rows: np.ndarray
+    numbers: np.ndarray
+    circuit: cirq.Circuit
+    inputs: tuple[str, ...]
+
+
+class CircuitStructures(NamedTuple):
+    """The structures of a batch of circuits.
+
+    Attributes:
+        groups: The structures, in the order of their first rows.
+        inputs: Names of the symbols with one value per circuit.
+        parameters: Names of the symbols that all circuits share.
+    """
+
+    groups: tuple[CircuitStructure, ...]
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
 
 
 @checked(circuits=CIRCUITS)
@@ -84,25 +115,15 @@ def compile_batch(
         >>> batch.expectation().round(3).tolist()
         [[1.0, 1.0], [0.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]]
     """
-    if not circuits:
-        raise CircuitError("circuits is empty: pass at least one circuit")
     sums = arguments.checked_observables(observables)
-    _check_qubits(circuits, sums)
-    groups = _group(circuits)
-    names = sorted({name for first in groups for name in parameter_names(circuits[first])})
-    columns, shared = arguments.checked_symbols(inputs, parameters, names)
-    for first in groups:
-        with _errors_of_circuit(first):
-            check_symbols(circuits[first], columns, shared)
-    taken = frozenset((*columns, *shared))
+    structures = group_circuits(circuits, inputs, parameters, sums)
     found = []
-    for first, members in groups.items():
-        lifted = lift(list(members.values()), len(circuits[first]), taken)
-        with _errors_of_circuit(first):
+    for one in structures.groups:
+        with errors_of_circuit(int(one.rows[0])):
             compiled = compile_circuit(
-                lifted.circuit,
-                (*columns, *lifted.names),
-                shared,
+                one.circuit,
+                one.inputs,
+                structures.parameters,
                 sums,
                 dtype=dtype,
                 initial_states=initial_states,
@@ -112,8 +133,45 @@ def compile_batch(
                 seed=seed,
                 device=device,
             )
-        found.append(CircuitGroup(np.array(list(members)), lifted.numbers, compiled))
-    return CircuitBatch(found, columns, shared)
+        found.append(CircuitGroup(one.rows, one.numbers, compiled))
+    return CircuitBatch(found, structures.inputs, structures.parameters)
+
+
+def group_circuits(
+    circuits: Sequence[cirq.AbstractCircuit],
+    inputs: Iterable[str | sympy.Symbol],
+    parameters: Iterable[str | sympy.Symbol] | None,
+    observables: Sequence[cirq.PauliSum],
+) -> CircuitStructures:
+    """Find the circuits that differ in numbers only, and make them one circuit with symbols.
+
+    Args:
+        circuits: As for `compile_batch`.
+        inputs: As for `compile_batch`.
+        parameters: As for `compile_batch`.
+        observables: As for `compile_batch`.
+
+    Raises:
+        CircuitError: As for `compile_batch`.
+    """
+    if not circuits:
+        raise CircuitError("circuits is empty: pass at least one circuit")
+    _check_qubits(circuits, observables)
+    groups = _group(circuits)
+    names = sorted({name for first in groups for name in parameter_names(circuits[first])})
+    columns, shared = arguments.checked_symbols(inputs, parameters, names)
+    for first in groups:
+        with errors_of_circuit(first):
+            check_symbols(circuits[first], columns, shared)
+    taken = frozenset((*columns, *shared))
+    found = []
+    for first, members in groups.items():
+        lifted = lift(list(members.values()), len(circuits[first]), taken)
+        rows = np.array(list(members))
+        found.append(
+            CircuitStructure(rows, lifted.numbers, lifted.circuit, (*columns, *lifted.names))
+        )
+    return CircuitStructures(tuple(found), columns, shared)
 
 
 def _group(
@@ -125,7 +183,7 @@ def _group(
     firsts: dict[tuple[int, ...], int] = {}
     groups: dict[int, dict[int, list[ShapedOperation]]] = {}
     for row, circuit in enumerate(circuits):
-        with _errors_of_circuit(row):
+        with errors_of_circuit(row):
             parts = shapes.of_circuit(circuit)
         key = tuple(numbers.setdefault(part.key, len(numbers)) for part in parts)
         groups.setdefault(firsts.setdefault(key, row), {})[row] = parts
@@ -153,7 +211,7 @@ def _check_qubits(
 
 
 @contextmanager
-def _errors_of_circuit(row: int) -> Iterator[None]:
+def errors_of_circuit(row: int) -> Iterator[None]:
     """Put the row of a circuit before an error about it."""
     try:
         yield

@@ -1,22 +1,19 @@
 """Base classes of the layers: a circuit and its symbols, and trained angles as a weight."""
 
-import json
-import random
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 import cirq
-import numpy as np
 
-from qfleet.argument_checks import checked, choice, flag, instance, shown
-from qfleet.circuit_checks import CIRCUIT, check_angle_names
+from qfleet.argument_checks import checked, choice, flag, instance
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.any_program import AnyProgram, Contraction
 from qfleet.compiler.choose_method import Method, method_names
 from qfleet.compiler.circuit.plain_operations import bind
-from qfleet.compiler.circuit.sampling import EXACT, SEED, Sampling
+from qfleet.compiler.circuit.sampling import EXACT, Sampling
 from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.compiler.state.program import compile_program
 from qfleet.engine.arguments import (
@@ -26,20 +23,15 @@ from qfleet.engine.arguments import (
 )
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import Backend
+from qfleet.tensorflow.layers.trained_angles import TrainedAngles
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts
 from qfleet.tensorflow.simulator import Simulator
 
-_NAMES = "names"  # of the angles in a file of weights
 STATE_METHODS = ("auto", "state_vector")
 """Values of `method` where only the state is evolved."""
 
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
-
-
-def resolve_seed(seed: int | None) -> int:
-    """Return a seed, drawn by the generator that keras.utils.set_random_seed seeds if None."""
-    return random.randrange(2**31) if seed is None else SEED(seed, "seed")
 
 
 class CircuitLayer(keras.layers.Layer):
@@ -200,26 +192,7 @@ class CircuitLayer(keras.layers.Layer):
         }
 
 
-class _AngleNames(tf.train.experimental.PythonState):
-    """The names of a layer's angles in a checkpoint of TensorFlow; earlier ones have none."""
-
-    def __init__(self, layer: str, names: Sequence[str]) -> None:
-        self._layer, self._names = layer, tuple(names)
-
-    def serialize(self) -> str:
-        """Return the names as JSON."""
-        return json.dumps(self._names)
-
-    def deserialize(self, string_value: bytes | str) -> None:
-        """Check the names that were saved.
-
-        Raises:
-            ArgumentError: They are others, or in another order.
-        """
-        check_angle_names(tf.compat.as_text(string_value), self._names, self._layer)
-
-
-class TrainedCircuit(CircuitLayer):
+class TrainedCircuit(TrainedAngles, CircuitLayer):
     """A circuit that owns its trained angles, as TensorFlow Quantum's PQC does. Abstract.
 
     Args:
@@ -245,23 +218,7 @@ class TrainedCircuit(CircuitLayer):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self._angle_names = _AngleNames(self.name, self.parameters)
-        uniform = keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=resolve_seed(seed))
-        try:
-            self.initializer = keras.initializers.get(
-                uniform if initializer is None else initializer
-            )
-        except (TypeError, ValueError):
-            raise ArgumentError(
-                f"initializer is {shown(initializer)}: pass a Keras initializer or its name"
-            ) from None
-
-    def build(self, input_shape: tf.TensorShape) -> None:
-        """Create the weight `angles` [parameters]."""
-        self.angles = self.add_weight(
-            "angles", shape=(len(self.parameters),), initializer=self.initializer
-        )
-        super().build(input_shape)
+        self._set_initializer(initializer, seed)
 
     def set_circuit(
         self, circuit: cirq.Circuit, observables: Sequence[cirq.PauliSum] | None = None
@@ -297,27 +254,6 @@ class TrainedCircuit(CircuitLayer):
         """Return the circuit with its trained angles as numbers; the inputs stay symbols."""
         values = dict(zip(self.parameters, map(float, self.angles.numpy()), strict=True))
         return bind(self.circuit, values)
-
-    def get_config(self) -> dict[str, object]:
-        """Return the layer's configuration; the circuit is Cirq JSON."""
-        initializer = keras.initializers.serialize(self.initializer)
-        return {**super().get_config(), "initializer": initializer}
-
-    def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
-        """Write the angles and their names to an HDF5 group of a `.keras` or `.weights.h5` file."""
-        super().save_own_variables(store)
-        store[_NAMES] = np.frombuffer(self._angle_names.serialize().encode(), np.uint8)
-
-    def load_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
-        """Read what `save_own_variables` wrote; files of earlier versions have no names.
-
-        Raises:
-            ArgumentError: The file has angles of other names, or in another order.
-        """
-        values = dict(store.items())
-        if names := np.asarray(values.pop(_NAMES, ()), np.uint8).tobytes():
-            self._angle_names.deserialize(names)
-        super().load_own_variables(values)
 
     def _symbols(self, inputs: tf.Tensor | Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Return the arguments of the simulator, in the layer's dtype.

@@ -8,7 +8,8 @@ import cirq
 from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import build_simulator
-from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
+from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit
+from qfleet.tensorflow.layers.trained_angles import resolve_seed
 from qfleet.tensorflow.micro_batch import current_micro_batch
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
