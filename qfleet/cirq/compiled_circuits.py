@@ -9,6 +9,7 @@ import cirq
 import numpy as np
 from numpy.typing import DTypeLike
 
+from qfleet.argument_checks import shown
 from qfleet.cirq import fallback
 from qfleet.cirq import measurements as terminal
 from qfleet.cirq.dynamic import DynamicCircuit, NoForm
@@ -239,8 +240,14 @@ def _initial_state(
         return [cirq.X(q) for at, q in enumerate(qubits) if state >> (width - 1 - at) & 1], None
     try:
         vector = cirq.to_valid_state_vector(state, qid_shape=(2,) * width, dtype=np.complex128)
-    except (ValueError, TypeError) as error:
-        raise CircuitError(f"initial_state is not a state of {width} qubits: {error}") from error
+    except (ValueError, TypeError):
+        found = shown(state)
+        if isinstance(state, np.ndarray):
+            found = f"an array {list(state.shape)} of norm {np.linalg.norm(state):g}"
+        raise CircuitError(
+            f"initial_state is {found}: pass a state of {width} qubits, {2**width} amplitudes of"
+            " norm 1"
+        ) from None
     return [], vector.reshape(-1)
 
 

@@ -160,11 +160,16 @@ def point_with_states(
     if is_matrix:
         _check_matrices(array)
     else:
-        _check_norms(array)
+        check_norms(array)
     return point._replace(initial_states=array)
 
 
-def _check_norms(array: np.ndarray) -> None:
+def check_norms(array: np.ndarray) -> None:
+    """Check that states [B, D] of contiguous complex numbers have norm 1.
+
+    Raises:
+        ArgumentError: One has another norm, or a number that is not finite.
+    """
     parts = array.view(array.real.dtype)
     norms = np.sqrt(np.einsum("bi,bi->b", parts, parts, dtype=np.float64))
     wrong = ~(np.abs(norms - 1) < MAX_NORM_ERROR)

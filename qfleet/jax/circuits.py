@@ -10,8 +10,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from qfleet.argument_checks import shown
+from qfleet.engine.arguments import require_finite
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
-from qfleet.engine.point import check_states_given
+from qfleet.engine.point import check_norms, check_states_given
 from qfleet.errors import ArgumentError
 from qfleet.jax.calls import check_precision
 from qfleet.jax.exponents import JaxExponents
@@ -53,7 +54,8 @@ def checked_arguments(
         no states has states [B, 0] or [0].
 
     Raises:
-        ArgumentError: An argument has the wrong shape or dtype, or is missing.
+        ArgumentError: An argument has the wrong shape or dtype, or is missing. Or its values, if
+            they are known, are not finite, or a state has another norm than 1.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
     """
     check_precision(COMPILED(compiled, "compiled"))
@@ -68,6 +70,8 @@ def checked_arguments(
         if not jnp.issubdtype(array.dtype, jnp.floating) and array.size:
             raise ArgumentError(f"{name} has dtype {array.dtype}: use float32 or float64")
         arrays.append(_shaped(array, name, ranks, width))
+        if (values := _known(array)) is not None:
+            require_finite(values, name)
     dtype = jnp.promote_types(jnp.result_type(*arrays), compiled.real_dtype)
     rows, shared = (array.astype(dtype) for array in arrays)
     states = _checked_states(compiled, initial_states)
@@ -91,9 +95,22 @@ def _checked_states(
     if initial_states is None:
         return None
     states = _array(initial_states, "initial_states")
-    return _shaped(states, "initial_states", (1, 2), 1 << len(compiled.qubits)).astype(
-        compiled.dtype
-    )
+    states = _shaped(states, "initial_states", (1, 2), 1 << len(compiled.qubits))
+    states = states.astype(compiled.dtype)
+    if (values := _known(states)) is not None:
+        check_norms(np.ascontiguousarray(np.atleast_2d(values)))
+    return states
+
+
+def _known(array: jax.Array) -> np.ndarray | None:
+    """Return the values of an array in this machine's memory; None while they are traced."""
+    if isinstance(array, jax.core.Tracer):
+        # Not documented: the values that `grad` differentiates at are known without `jit`.
+        array = getattr(array, "to_concrete_value", lambda: None)()
+    if not isinstance(array, jax.Array) or not array.is_fully_addressable:
+        return None
+    is_here = all(device.platform == "cpu" for device in array.devices())
+    return np.asarray(array) if is_here else None
 
 
 def _array(value: ArrayLike, name: str) -> jax.Array:

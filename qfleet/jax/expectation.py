@@ -52,10 +52,11 @@ def expectation(
         [B, K] values, or [K] for a single example: float32 for complex64, float64 for complex128.
 
     Raises:
-        ArgumentError: An argument has the wrong shape or dtype, or there is no observable.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
-        jax.errors.JaxRuntimeError: A value is NaN or infinite, or the norm of a state is not 1;
-            raised when the result is used.
+        ArgumentError: An argument has the wrong shape or dtype, or there is no observable. Or a
+            value is NaN or infinite, or the norm of a state is not 1; where JAX does not know the
+            values yet, as in `jit`, and on a GPU, it is jax.errors.JaxRuntimeError when the result
+            is used.
     """
     inputs, parameters, states = circuits.checked_arguments(
         compiled, inputs, parameters, initial_states

@@ -31,9 +31,8 @@ def state(
         qubit is the most significant bit of the index.
 
     Raises:
-        ArgumentError: An argument has the wrong shape or dtype.
+        ArgumentError: As for `expectation`.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
-        jax.errors.JaxRuntimeError: As for `expectation`.
     """
     inputs, parameters, start = circuits.checked_arguments(
         compiled, inputs, parameters, initial_states

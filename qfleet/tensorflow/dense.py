@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 
 from qfleet.compiler.circuit.observables import MeasurementBasis, measurement_bases
+from qfleet.compiler.state.initial_state import MAX_NORM_ERROR
 from qfleet.compiler.state.program import Program
 from qfleet.tensorflow.framework import tf
 from qfleet.tensorflow.matrices import BlockMatrices
@@ -66,7 +67,7 @@ class TensorFlowSimulator(Simulator):
     ) -> tf.Tensor:
         """Return the states [B, 2**N]; [1, 2**N] if nothing differs per example."""
         if initial_states:
-            (state,) = initial_states
+            state = _of_norm_one(*initial_states)
         else:
             initial = self.program.initial
             if initial is None:
@@ -76,6 +77,17 @@ class TensorFlowSimulator(Simulator):
         for block, matrix in zip(self.program.blocks, matrices, strict=True):
             state = _apply(matrix, block.qubits, state, len(self.qubits))
         return state
+
+
+def _of_norm_one(states: tf.Tensor) -> tf.Tensor:
+    """Return states [B, 2**N] that a graph checks; `_checked_arguments` did so without one."""
+    if tf.executing_eagerly():
+        return states
+    norms = tf.norm(tf.math.abs(tf.stop_gradient(states)), axis=1)
+    message = f"initial_states do not have the norm 1, to {MAX_NORM_ERROR:g}: normalize them"
+    is_valid = tf.reduce_all(tf.math.abs(norms - 1) < MAX_NORM_ERROR)
+    with tf.control_dependencies([tf.debugging.Assert(is_valid, [message, norms])]):
+        return tf.identity(states)
 
 
 def _apply(matrix: tf.Tensor, qubits: tuple[int, ...], state: tf.Tensor, width: int) -> tf.Tensor:

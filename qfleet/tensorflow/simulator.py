@@ -4,8 +4,10 @@ import abc
 from collections.abc import Callable
 
 import cirq
+import numpy as np
 
 from qfleet.engine import memory
+from qfleet.engine.point import check_norms
 from qfleet.tensorflow.framework import tf
 
 REAL_DTYPES = {"complex64": tf.float32, "complex128": tf.float64}
@@ -56,6 +58,8 @@ class Simulator(abc.ABC):
 
         Raises:
             ValueError: An argument has another shape; it may be raised when the graph runs.
+            ArgumentError: An initial state has another norm than 1; in a graph it is
+                tf.errors.InvalidArgumentError.
             MemoryLimitError: The states do not fit into the free memory.
         """
 
@@ -123,6 +127,8 @@ class Simulator(abc.ABC):
                     f"initial states have shape {one.shape}: the circuit takes"
                     f" [{shape[0] or 'batch'}, {shape[1]}]"
                 )
+            if tf.executing_eagerly():
+                check_norms(np.ascontiguousarray(one.numpy()))
         if angles.shape[0] == 0:
             # Constant folding of an empty batch crashes TensorFlow with a division by zero.
             angles = tf.raw_ops.PlaceholderWithDefault(input=angles, shape=[None, len(self.inputs)])

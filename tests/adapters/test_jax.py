@@ -246,8 +246,11 @@ def test_wrong_argument_is_named(inputs: np.ndarray, parameters: np.ndarray, nam
 def test_value_that_is_not_finite_is_refused() -> None:
     inputs, parameters = values_of(2)
     inputs[1, 1] = np.nan
-    with pytest.raises(Exception, match="finite"):
-        qfleet.jax.expectation(compiled_ansatz(), inputs, parameters).block_until_ready()
+    with pytest.raises(ArgumentError, match=r"inputs is nan at index \(1, 1\)"):
+        qfleet.jax.expectation(compiled_ansatz(), inputs, parameters)
+    compiled = jax.jit(lambda *symbols: qfleet.jax.expectation(compiled_ansatz(), *symbols))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="finite"):
+        compiled(inputs, parameters).block_until_ready()
 
 
 def test_circuit_without_observables_is_refused() -> None:

@@ -280,5 +280,10 @@ def test_states_that_are_not_used_are_refused() -> None:
 
 def test_states_without_norm_one_are_refused() -> None:
     states = pair_of("batch")[0]
+    arguments = INPUTS, PARAMETERS, 2 * STATES
+    gradient = jax.grad(lambda *given: jnp.abs(states(*given)).sum())
+    for known in (states, gradient):
+        with pytest.raises(ArgumentError, match=r"initial_states\[0\] has the norm 2"):
+            known(*arguments)
     with pytest.raises(jax.errors.JaxRuntimeError, match="norm"):
-        states(INPUTS, PARAMETERS, 2 * STATES).block_until_ready()
+        jax.jit(states)(*arguments).block_until_ready()

@@ -236,11 +236,15 @@ def test_layer_with_other_inputs_raises(inputs: Callable[[], Any]) -> None:
         layer(inputs())
 
 
-@pytest.mark.parametrize("wrong", [1.01, np.nan])
-def test_states_of_another_norm_raise(wrong: float) -> None:
-    layer = build()
-    with pytest.raises(tf.errors.InvalidArgumentError, match="state 2 has the norm"):
-        layer([STATES * np.array([1, 1, wrong, 1])[:, None], ANGLES])
+@pytest.mark.parametrize("backend", ["qfleet", "tensorflow"])
+@pytest.mark.parametrize(("wrong", "message"), [(1.01, "[2].* norm 1.01"), (np.nan, "finite")])
+def test_states_of_another_norm_raise(backend: str, wrong: float, message: str) -> None:
+    layer = build(backend=backend)
+    given = [tf.constant(STATES * np.array([1, 1, wrong, 1])[:, None]), tf.constant(ANGLES)]
+    with pytest.raises(ArgumentError, match=message):
+        layer(given)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="norm"):
+        tf.function(layer)(given)
 
 
 def test_initial_states_elsewhere_raise() -> None:
