@@ -12,7 +12,9 @@ from qfleet.argument_checks import checked, integer, optional
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.circuit.channel import NoiseChannel
 from qfleet.compiler.circuit.lowering import lower_noisy
-from qfleet.engine.compiled_circuit import compile_circuit
+from qfleet.compiler.circuit.symbols import check_symbols, parameter_names
+from qfleet.engine.arguments import checked_symbols
+from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.errors import ArgumentError, CircuitError
 from qfleet.kernels.pair_shots import MAX_SHOTS, estimate
 from qfleet.kernels.quantum_kernel import QuantumKernel
@@ -82,7 +84,13 @@ class FidelityKernel(QuantumKernel):
         words: list[cirq.PauliString[cirq.Qid]] = []
         if any(isinstance(item, NoiseChannel) for item in items):
             words = _pauli_words(sorted(circuit.all_qubits()))
-        compiled = compile_circuit(circuit, inputs, parameters, words, dtype=dtype, device=device)
+        names = sorted(parameter_names(circuit))
+        columns, shared = checked_symbols(inputs, parameters, names)
+        check_symbols(circuit, columns, shared)
+        qubits = sorted(circuit.all_qubits())
+        compiled = CompiledCircuit.from_factors(
+            items, columns, shared, words, qubits=qubits, dtype=dtype, device=device
+        )
         super().__init__(compiled, parameter_values, memory_limit)
         self.shots, self.seed = shots, seed
 
