@@ -127,5 +127,7 @@ def test_jax_second_derivatives_and_states_on_a_gpu() -> None:
 def test_jax_value_that_is_not_finite_is_an_error() -> None:
     jax = pytest.importorskip("jax")
     point = [jax.numpy.asarray(one * np.nan, np.float32) for one in POINT]
+    compiled = compile_circuit("cuda")
+    values = jax.jit(lambda *symbols: qfleet.jax.expectation(compiled, *symbols))
     with pytest.raises(jax.errors.JaxRuntimeError, match="qfleet"):
-        qfleet.jax.expectation(compile_circuit("cuda"), *point).block_until_ready()
+        values(*point).block_until_ready()
