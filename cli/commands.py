@@ -129,6 +129,7 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             "search",
             examples=(
                 "search NAME=h2 DATA=h2:0.74 SEEDS=0..4     five seeds",
+                "search NAME=h2 DATA=h2:0.74 SEEDS=0..9 TARGET=slurm CPU=4     a task per seed",
                 "search NAME=own DATA=h.json SPACE=layers:3 METHOD=evolution BUDGET=10min",
                 "search NAME=own DATA=h2:0.74 METHOD='python propose.py'    circuits of a program",
             ),

@@ -62,7 +62,7 @@ _SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("study parallelism")
 _SEARCH = frozenset({"data"}) | _names(
-    "config storage run task seed workers qubits noise data_memory encoder classes"
+    "config target storage run task seed workers qubits noise data_memory encoder classes"
     " label_column id_column train_examples validation_examples test_examples"
 )
 _NOT_PLANNED = _names("study")
@@ -99,7 +99,11 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
             | _names("deadline rendezvous_timeout"),
         ),
         "study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
-        "search": _by_target(any=_SEARCH),
+        "search": _by_target(
+            local=_SEARCH,
+            slurm=_SEARCH
+            | _names("partition time_limit slurm_args apptainer cpu memory parallelism"),
+        ),
         "plan": _by_target(**{name: used - _NOT_PLANNED for name, used in _TRAINED.items()}),
         "fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
         "data": _by_target(any=_names("config storage qubits data")),

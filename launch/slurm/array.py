@@ -1,4 +1,4 @@
-"""Array jobs: one training per task, and the tasks of an array in Slurm's queue."""
+"""Array jobs: a training or a seed of a search per task; the tasks of an array in the queue."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from common.storage import StoragePath
 from launch.slurm import client
-from launch.slurm.script import BatchScript, array
+from launch.slurm.script import BatchScript, array, cpus_per_worker, mebibytes
 
 TASK = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 
@@ -55,6 +55,42 @@ class ArrayScript(BatchScript):
 
     def _shared_file(self, root: StoragePath) -> tuple[StoragePath, str]:
         return self.shared
+
+
+@dataclass(frozen=True)
+class SearchScript(ArrayScript):
+    """The script of an array whose tasks each search one seed, which is the ID of the task.
+
+    `tasks` has the arguments of `module` after the seed.
+
+    Args:
+        module: The program of a task.
+    """
+
+    module: str
+
+    @property
+    def _command(self) -> str:
+        return "make search TARGET=slurm"
+
+    def _resources(self) -> Iterator[str]:
+        cluster = self.settings.cluster
+        yield "nodes=1"
+        yield "ntasks=1"
+        yield f"cpus-per-task={cpus_per_worker(cluster.cpu)}"
+        if "memory" in self.settings.explicit:
+            yield f"mem={mebibytes(cluster.memory)}M"
+
+    def _program(self) -> str:
+        cpus = cpus_per_worker(self.settings.cluster.cpu)
+        return _SEARCH.format(cpus=cpus, module=self.module)
+
+
+_SEARCH = """\
+export QFLEET_NUM_THREADS={cpus}
+srun --cpus-per-task={cpus} "${{python[@]}}" -m {module} \\
+    "$SLURM_ARRAY_TASK_ID" "${{settings[@]}}"
+code=$?"""
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -57,9 +57,9 @@ class BatchScript:
             python=shlex.join(self._python()),
             settings=self._settings(),
             job=self._job,
-            job_id=self.job_id,
             check=self._check(),
-            cpus=cpus_per_worker(self.settings.cluster.cpu),
+            command=self._command,
+            program=self._program(),
             first_retryable=RetryableError.exit_code,
             above_signals=RetryableError.exit_code + 32,
             deadline=DeadlineReached.exit_code,
@@ -75,14 +75,23 @@ class BatchScript:
         """Identity of the job for Slurm's commands, which the shell expands."""
         return "$SLURM_JOB_ID"
 
+    @property
+    def _command(self) -> str:
+        """The command that submits the script."""
+        return "make training TARGET=slurm"
+
     def _settings(self) -> str:
         """Return the commands that set the array `settings`."""
         return array("settings", self.settings.to_args())
 
-    def _options(self) -> Iterator[str]:
-        settings, slurm = self.settings, self.settings.slurm
-        workers, per_node = settings.training.workers, slurm.workers_per_node
-        yield f"job-name={self._name}"
+    def _program(self) -> str:
+        """Return the commands that run the job and set `code`."""
+        cpus = cpus_per_worker(self.settings.cluster.cpu)
+        return _TRAINING.format(cpus=cpus, job_id=self.job_id)
+
+    def _resources(self) -> Iterator[str]:
+        settings = self.settings
+        workers, per_node = settings.training.workers, settings.slurm.workers_per_node
         yield f"nodes={workers // per_node}"
         yield f"ntasks={workers}"
         yield f"ntasks-per-node={per_node}"
@@ -91,6 +100,11 @@ class BatchScript:
             yield "gpus-per-task=1"
         if "memory" in settings.explicit:
             yield f"mem={per_node * mebibytes(settings.cluster.memory)}M"
+
+    def _options(self) -> Iterator[str]:
+        slurm = self.settings.slurm
+        yield f"job-name={self._name}"
+        yield from self._resources()
         if slurm.partition:
             yield f"partition={_quoted(slurm.partition)}"
         if slurm.time_limit:
@@ -171,7 +185,7 @@ _TEMPLATE = """\
 #!/bin/bash
 {options}
 #
-# Submitted by `make training TARGET=slurm`.
+# Submitted by `{command}`.
 set -u
 cd {folder} || exit 2
 {environment}
@@ -180,15 +194,7 @@ job={job}
 {settings}
 
 {check}
-# A worker that fails ends the others: they receive SIGTERM, and SIGKILL after Slurm's KillWait.
-srun --cpus-per-task={cpus} --distribution=block --kill-on-bad-exit=1 \\
-    "${{python[@]}}" -m training.launcher.slurm_task "{job_id}" "${{settings[@]}}"
-
-export STEP_EXIT_CODE=$?
-
-# The exit code of this start, from the outcomes that the workers have recorded.
-"${{python[@]}}" -m training.launcher.slurm_outcome "${{settings[@]}}"
-code=$?
+{program}
 
 # A job that is being cancelled is not RUNNING, and stays cancelled. Higher codes are not qfleet's.
 if ((code >= {first_retryable} && code < {above_signals} && code != {deadline})) &&
@@ -198,3 +204,14 @@ if ((code >= {first_retryable} && code < {above_signals} && code != {deadline}))
 fi
 exit "$code"
 """
+
+_TRAINING = """\
+# A worker that fails ends the others: they receive SIGTERM, and SIGKILL after Slurm's KillWait.
+srun --cpus-per-task={cpus} --distribution=block --kill-on-bad-exit=1 \\
+    "${{python[@]}}" -m training.launcher.slurm_task "{job_id}" "${{settings[@]}}"
+
+export STEP_EXIT_CODE=$?
+
+# The exit code of this start, from the outcomes that the workers have recorded.
+"${{python[@]}}" -m training.launcher.slurm_outcome "${{settings[@]}}"
+code=$?"""

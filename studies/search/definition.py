@@ -252,6 +252,11 @@ class SearchDefinition:
             raise SettingsError(
                 f"SPACE={self.space} does not encode data: set SPACE=layers:N, such as layers:3"
             )
+        if self.settings.job.target == "k8s":
+            raise SettingsError(
+                "TARGET=k8s has no searches, whose files grow, as those of a bucket can't: set"
+                " TARGET=slurm, or omit TARGET"
+            )
         if self.settings.job.storage.startswith("gs://"):
             raise SettingsError(
                 f"STORAGE={self.settings.job.storage} is a bucket, and a search appends to files:"
@@ -267,11 +272,7 @@ class SearchDefinition:
         _ = self.budget
 
     def _check_method(self) -> None:
-        """Check that METHOD is known, or is a program that exists.
-
-        Raises:
-            SettingsError: It is neither.
-        """
+        """Check that METHOD is known, or is a program that exists."""
         chosen = self.method
         if self.has_data and self.method_name not in _DATA_METHODS:
             raise SettingsError(

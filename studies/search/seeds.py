@@ -11,6 +11,7 @@ from qfleet.search import Space
 from studies.search.definition import SearchDefinition
 from studies.search.display import SearchDisplay
 from studies.search.folder import SearchFolder
+from studies.search.slurm_seeds import SlurmSeeds
 from studies.search.stages import SeedSearch
 
 SEED_COMMAND = (sys.executable, "-m", "studies.search.seed_process")
@@ -28,9 +29,10 @@ def search_seeds(
 ) -> list[SeedSearch]:
     """Return the searches of all seeds.
 
-    With WORKERS above 1, processes write the histories first. A history does not depend on who
-    writes it: each process uses as many threads as a search without other processes. More
-    WORKERS than seeds train the circuits of a seed.
+    With WORKERS above 1, processes write the histories first, and with TARGET=slurm tasks of
+    Slurm. On one machine, a history does not depend on who writes it: each process uses as many
+    threads as a search without other processes. More WORKERS than seeds train the circuits of a
+    seed.
 
     Args:
         args: The command line.
@@ -42,9 +44,12 @@ def search_seeds(
     Raises:
         RunError: Another process has taken the folder over, or a process was killed.
         SettingsError: A seed can't be searched.
+        ClusterError: There is no Slurm, or it refuses the tasks.
         ArgumentError: As `qfleet.search.search`.
     """
-    if definition.workers > 1 and len(definition.seeds) > 1:
+    if definition.settings.job.target == "slurm":
+        SlurmSeeds(args, definition, folder).write_histories(lease)
+    elif definition.workers > 1 and len(definition.seeds) > 1:
         _write_histories(args, definition, lease)
     searches = []
     with SearchDisplay() as display:

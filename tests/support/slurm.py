@@ -163,6 +163,11 @@ class SlurmCluster:
         command = [sys.executable, "-m", "studies", "TARGET=slurm", *last_of_each(settings)]
         return Client(self, command, self.folder / "study.log")
 
+    def search(self, *settings: str) -> "Client":
+        """Start `make search TARGET=slurm` on the login node."""
+        command = [sys.executable, "-m", "studies.search", "TARGET=slurm", *last_of_each(settings)]
+        return Client(self, command, self.folder / "search.log")
+
     def client(self, *arguments: str, code: int = 0) -> str:
         """Run a command of the client, and return its output."""
         return self.run(*CLIENT, *last_of_each(arguments), code=code)

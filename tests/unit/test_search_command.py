@@ -1,6 +1,8 @@
 """The command `search`: its definition, its files and report, and what it refuses."""
 
 import json
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from qfleet.problems import named, target_states
 from qfleet.search.qasm import from_qasm
 from studies.search import __main__ as program
 from studies.search.definition import SearchDefinition
+from studies.search.folder import SearchFolder
+from studies.search.slurm_seeds import SlurmSeeds
 from studies.search.stages import _sizes
 from tests.support.devices import write_device
 
@@ -74,6 +78,8 @@ def test_definition_has_seeds_budget_and_default_space() -> None:
         (["BUDGET=5money"], "PRICE_PER_WORKER_HOUR"),
         (["NOISE=depolarizing:0.1"], "NOISE"),
         (["STORAGE=gs://bucket/runs"], "STORAGE"),
+        (["TARGET=k8s"], "TARGET=k8s"),
+        (["PARTITION=long"], "TARGET=slurm"),
         (["MIN_WORKERS=2"], "MIN_WORKERS"),
         (["TRIALS=2"], "TRIALS"),
     ],
@@ -83,6 +89,16 @@ def test_definition_that_is_wrong_names_the_setting(args: list[str], word: str) 
     with pytest.raises(SettingsError) as error:
         SearchDefinition.from_args([*given.values()])
     assert word in str(error.value)
+
+
+def test_task_of_slurm_searches_the_seed_of_its_number(tmp_path: Path) -> None:
+    args = (*ISING, "SEEDS=3,4,9", "TARGET=slurm", "CPU=2", "PARALLELISM=2", "QUBITS=4")
+    one, folder = SearchDefinition.from_args(args), SearchFolder(tmp_path, "s")
+    script = SlurmSeeds(args, one, folder).script([3, 9]).render()
+    assert "#SBATCH --array=3,9%2\n" in script
+    assert "#SBATCH --cpus-per-task=2\n" in script
+    assert re.search(r"^ *9\) settings\+=\(SEEDS=9\) ;;$", script, re.MULTILINE)
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
 def test_search_writes_a_front_circuits_and_a_report(searched, capsys) -> None:

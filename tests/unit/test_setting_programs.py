@@ -36,7 +36,7 @@ CODE = {
     ("study", "local"): [STUDY, ("training.__main__", "main")],
     ("study", "k8s"): [STUDY, (f"{CLIENT}run", "run")],
     ("study", "slurm"): [STUDY, SLURM_WORKER],
-    ("search", "any"): [("studies.search.__main__", "main")],
+    **{("search", one): [("studies.search.__main__", "main")] for one in PROGRAMS["search"]},
     **{("plan", one): [("planning.__main__", "main")] for one in PROGRAMS["plan"]},
     **{("fleet", one): [FLEET] for one in PROGRAMS["fleet"]},
     ("data", "any"): [("common.data.__main__", "main")],
@@ -74,6 +74,10 @@ DEFAULTS = {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_s
             "batch", "min_workers", "prune"}  # fmt: skip
 """Checks of a training, which a data set has to pass with the defaults."""
 
+TRAINED = {"device", "gradient", "method", "ports", "reproducible", "sampler", "shots",
+           "simulator", "workers_per_node"}  # fmt: skip
+"""Settings in the script of Slurm for a training, on which that of a search is built."""
+
 READ_OTHERWISE = {
     "train": ALL_PARTS,
     "infer": RECORDED | ALL_PARTS,
@@ -82,7 +86,7 @@ READ_OTHERWISE = {
     "fleet": {"prune", "reproducible"},
     "data": DEFAULTS,
     "runs": {"model", "qubits", "task"},  # of the listed runs
-    "search": {*DataSettings.model_fields, *DEFAULTS},  # what TASK=energy refuses
+    "search": {*DataSettings.model_fields, *DEFAULTS, *TRAINED},  # what TASK=energy refuses
     "tensorboard": ALL_PARTS,
     "cluster check": ALL_PARTS,
     "cluster status": ALL_PARTS,
