@@ -1,6 +1,6 @@
 """Ansatz search: molecules of published searches, and candidates trained per second.
 
-    .venv/bin/python -m benchmarks.search molecules [--cases h2o-8] [--seeds 10]
+    .venv/bin/python -m benchmarks.search molecules [--cases h2o-8] [--seeds 10] [--folder parts]
     .venv-peers/bin/python -m benchmarks.search rate
 
 Molecules are those of TensorRL-QAS (arXiv:2505.09371), Jordan-Wigner, restricted Hartree-Fock
@@ -8,7 +8,8 @@ orbitals, with the error from exact diagonalisation. Their coordinates are in bo
 unit, in which that project computed them: the Hartree-Fock error of LiH is then 2.4e-2 Ha as in its
 table, while it is 1.2e-1 in angstrom; --unit angstrom measures the latter. ADAPT-VQE with qubit
 excitations is the baseline. Its circuits, as gates that can be left out, are then pruned with two
-starts per candidate, the second of which depends on the seed.
+starts per candidate, the second of which depends on the seed. With --folder, a seed that has ended
+is a file there, with its time, and the same command continues with the missing seeds.
 
 The rate trains random masks of layers for the transverse-field Ising model: all of them in one
 batch, the same one after another, and the published loop, COBYLA with 1,000 evaluations, on Qulacs
@@ -20,11 +21,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import cirq
 import numpy as np
 
 import qfleet
+from common import storage
 from qfleet.problems import active_space, named
 from qfleet.search import (
     Adapt,
@@ -84,6 +87,7 @@ def main() -> None:
     parser.add_argument("part", choices=("molecules", "rate"))
     parser.add_argument("--cases", default=",".join(CASES), help="names, with commas")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="keeps the seeds that have ended")
     parser.add_argument("--unit", choices=("bohr", "angstrom"), default="bohr")
     options = parser.parse_args()
     print(f"{qfleet.num_threads()} threads", flush=True)
@@ -91,10 +95,10 @@ def main() -> None:
         rates()
         return
     for name in options.cases.split(","):
-        molecule(name, options.seeds, options.unit)
+        molecule(name, options.seeds, options.unit, options.folder)
 
 
-def molecule(name: str, seeds: int, unit: str) -> None:
+def molecule(name: str, seeds: int, unit: str, folder: Path | None) -> None:
     """Print the fronts of ADAPT-VQE and of pruning, and how often each goal was reached."""
     case = CASES[name]
     problem = active_space(
@@ -116,9 +120,9 @@ def molecule(name: str, seeds: int, unit: str) -> None:
     reached = [0] * len(case.goals)
     every: list[Result] = list(adapt.history)
     for seed in range(seeds):
-        start = time.perf_counter()
-        found = pruned(problem, space, case, seed)
-        times.append(time.perf_counter() - start)
+        file = folder / f"{name}-{unit}-{seed}.jsonl" if folder else None
+        taken, found = kept(file, lambda seed=seed: pruned(problem, space, case, seed))
+        times.append(taken)
         counts.append(sum(one.evaluations for one in found))
         every += found
         for at, (error, cnots) in enumerate(case.goals):
@@ -136,6 +140,25 @@ def molecule(name: str, seeds: int, unit: str) -> None:
             f" at most {case.seconds:.0f} s",
             flush=True,
         )
+
+
+def kept(file: Path | None, compute: Callable[[], list[Result]]) -> tuple[float, list[Result]]:
+    """Return the seconds and the results of a seed, from its file if there is one.
+
+    Args:
+        file: A line with the seconds, and a line of JSON per result; None to keep nothing.
+        compute: Returns the results.
+    """
+    if file and file.exists():
+        seconds, *lines = file.read_text().splitlines()
+        return float(seconds), [Result.from_json(one) for one in lines]
+    start = time.perf_counter()
+    results = compute()
+    seconds_taken = time.perf_counter() - start
+    if file:
+        lines = [f"{seconds_taken:.3f}", *(one.to_json() for one in results)]
+        storage.write_atomic(file, "\n".join([*lines, ""]).encode())
+    return seconds_taken, results
 
 
 def pruned(
