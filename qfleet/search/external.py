@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 import cirq
@@ -107,9 +108,14 @@ class External(SearchMethod):
             if found or not lines:
                 return found
         raise ArgumentError(
-            f"none of the {refused} proposals of {self.command[0][:80]} is a circuit: the last"
+            f"none of the {refused} proposals of {self._shown} is a circuit: the last"
             f" was refused, since {self.invalid[-1]}"
         )
+
+    @property
+    def _shown(self) -> str:
+        """The command for messages, such as "python propose.py"."""
+        return " ".join([Path(self.command[0]).name, *self.command[1:]])[:80]
 
     def _input(self, task: Task, history: Sequence[Result], generation: int) -> list[str]:
         names = [str(qubit) for qubit in task.space.qubits]
@@ -134,7 +140,7 @@ class External(SearchMethod):
 
     def _run(self, text: str, task: Task) -> list[str]:
         """Return the lines that a process writes for a text, before the budget ends."""
-        program = self.command[0][:80]
+        program = self._shown
         left = max(task.deadline - time.monotonic(), 0.0)
         with tempfile.TemporaryFile() as output:  # a pipe would have to be read while it waits
             try:
@@ -147,8 +153,8 @@ class External(SearchMethod):
                 )
             except OSError as error:
                 raise ArgumentError(
-                    f"{program} can't be started: {error.strerror}; pass the program and its"
-                    " arguments as a list"
+                    f"{self.command[0][:80]} can't be started: {error.strerror}; pass the program"
+                    " and its arguments as a list"
                 ) from None
             try:
                 _await(process, program, text.encode(), output, min(self.seconds, left))

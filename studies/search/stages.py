@@ -183,6 +183,14 @@ class SeedSearch:
             budget.seconds is not None and self.seconds >= budget.seconds
         )
 
+    @property
+    def _is_flat(self) -> bool:
+        """If all circuits have the energy of the first state, which is not the exact one."""
+        if self.definition.has_data or self.definition.command or self.best.error < ROUNDING:
+            return False
+        energies = [one.energy for one in self.results]
+        return len(energies) > 1 and max(energies) - min(energies) < ROUNDING
+
     def _search(self, stage: Stage) -> SearchResult:
         definition, budget = self.definition, self._budget
         before = self._seconds.get(stage.name, 0.0)
@@ -224,6 +232,11 @@ class SeedSearch:
             raise SettingsError(
                 f"METHOD={definition.method} finds no gate of SPACE={definition.space}"
                 " that changes the energy of the first state: set METHOD=evolution or another SPACE"
+            )
+        if self._is_flat:
+            raise SettingsError(
+                f"none of the {len(self.results)} circuits of SPACE={definition.space} changes the"
+                f" energy of the first state, {self.best.energy:.6g}: set another SPACE"
             )
         return found
 

@@ -1,8 +1,6 @@
 """The command `search`: its definition, its files and report, and what it refuses."""
 
 import json
-import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,8 +15,6 @@ from qfleet.problems import named, target_states
 from qfleet.search.qasm import from_qasm
 from studies.search import __main__ as program
 from studies.search.definition import SearchDefinition
-from studies.search.folder import SearchFolder
-from studies.search.slurm_seeds import SlurmSeeds
 from studies.search.stages import _sizes
 from tests.support.devices import write_device
 
@@ -89,16 +85,6 @@ def test_definition_that_is_wrong_names_the_setting(args: list[str], word: str) 
     with pytest.raises(SettingsError) as error:
         SearchDefinition.from_args([*given.values()])
     assert word in str(error.value)
-
-
-def test_task_of_slurm_searches_the_seed_of_its_number(tmp_path: Path) -> None:
-    args = (*ISING, "SEEDS=3,4,9", "TARGET=slurm", "CPU=2", "PARALLELISM=2", "QUBITS=4")
-    one, folder = SearchDefinition.from_args(args), SearchFolder(tmp_path, "s")
-    script = SlurmSeeds(args, one, folder).script([3, 9]).render()
-    assert "#SBATCH --array=3,9%2\n" in script
-    assert "#SBATCH --cpus-per-task=2\n" in script
-    assert re.search(r"^ *9\) settings\+=\(SEEDS=9\) ;;$", script, re.MULTILINE)
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
 def test_search_writes_a_front_circuits_and_a_report(searched, capsys) -> None:
@@ -188,6 +174,14 @@ def test_search_that_found_no_gate_starts_again_by_its_advice(searched, capsys) 
     assert searched(*args) == 2
     assert "set METHOD=evolution" in capsys.readouterr().err
     assert searched(*args, "METHOD=evolution", "BUDGET=40evaluations") == 0
+
+
+def test_space_that_changes_no_energy_ends_the_search(searched, capsys) -> None:
+    turns = cirq.Circuit(cirq.Z(LINE[0]) ** sympy.Symbol("a"), cirq.Z(LINE[1]) ** sympy.Symbol("b"))
+    Path("own.json").write_text(cirq.to_json(turns))
+    args = ("SPACE=own.json", "METHOD=random", "BUDGET=200evaluations")
+    assert searched(*ISING, *args) == 2
+    assert "SPACE=own.json changes the energy" in capsys.readouterr().err
 
 
 def test_gates_that_commute_with_the_hamiltonian_end_it(searched, capsys) -> None:
