@@ -7,7 +7,17 @@ A wheel has the library in `qfleet/native/lib/`. A checkout has one in `qfleet/n
 import ctypes
 import functools
 from collections.abc import Callable
-from ctypes import POINTER, Structure, c_char, c_char_p, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char,
+    c_char_p,
+    c_double,
+    c_int32,
+    c_int64,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -91,6 +101,32 @@ class PulseSteps(Structure):
     )
 
 
+class SplitMatrices(Structure):
+    """qfleet_split_operation: matrices on some qubits."""
+
+    _fields_ = (
+        ("qubits", c_void_p),
+        ("qubit_count", c_int64),
+        ("matrices", c_void_p),
+        ("matrix_count", c_int64),
+        ("turn", c_double),
+        ("seeds", c_void_p),
+        ("seed_count", c_int64),
+    )
+
+
+class Split(Structure):
+    """qfleet_split: the steps of a state."""
+
+    _fields_ = (
+        ("levels", c_void_p),
+        ("qubit_count", c_int64),
+        ("operations", POINTER(SplitMatrices)),
+        ("operation_count", c_int64),
+        ("steps", c_int64),
+    )
+
+
 class DeviceInfo(Structure):
     """qfleet_device_info: a GPU, or the host executor."""
 
@@ -127,6 +163,8 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "qfleet_measure": (c_int64, _BATCH, *_BUFFER, c_int64, c_uint64, *(3 * _BUFFER)),
     "qfleet_pulse_products": (POINTER(PulseSteps), *_BUFFER),
     "qfleet_pulse_gradient": (POINTER(PulseSteps), *_BUFFER, *_BUFFER),
+    "qfleet_split_forward": (POINTER(Split), *_BUFFER),
+    "qfleet_split_backward": (POINTER(Split), *_BUFFER),
     "qfleet_tile_layout": (c_int32, c_int32, c_int64, c_int64, POINTER(c_int64), c_int64),
 }
 

@@ -241,6 +241,38 @@ QFLEET_API qfleet_status qfleet_pulse_gradient(const qfleet_pulse* pulse, const 
                                                int64_t seed_count, double* gradients,
                                                int64_t gradient_count);
 
+// A matrix of each step on some qubits, the first leftmost, of m = the product of their levels
+// rows.
+typedef struct {
+  const int32_t* qubits;
+  int64_t qubit_count;
+  const double* matrices;  // [1 or T][m][m] (re, im), m at most 27
+  int64_t matrix_count;
+  double turn;    // of one matrix M: M[r][c] e^(i turn (t + 1/2) (n_r - n_c)), n of qubits[0]
+  double* seeds;  // null, or of T matrices U: written by qfleet_split_backward, as matrices
+  int64_t seed_count;
+} qfleet_split_operation;
+
+// Steps of a state of D = the product of the levels, at most 2^24: its index has the first qubit
+// leftmost. Every step applies the operations in their order.
+typedef struct {
+  const int32_t* levels;
+  int64_t qubit_count;
+  const qfleet_split_operation* operations;
+  int64_t operation_count;
+  int64_t steps;  // T
+} qfleet_split;
+
+// Replaces a state [D] (re, im) by that after all steps.
+QFLEET_API qfleet_status qfleet_split_forward(const qfleet_split* split, double* state,
+                                              int64_t state_count);
+
+// `states` [2][D] (re, im) are the state psi after all steps and dL/dRe psi + i dL/dIm psi. They
+// are replaced by those at the start. Seeds are W U^dagger with W = dL/dRe U + i dL/dIm U. All
+// matrices must be unitary: steps are walked back by their inverses, so that memory does not grow.
+QFLEET_API qfleet_status qfleet_split_backward(const qfleet_split* split, double* states,
+                                               int64_t state_count);
+
 // Fields of the memory layout of a batch: lane qubits, samples per tile, tiles, groups per tile,
 // reals per tile, 1 if all threads share a tile.
 QFLEET_API qfleet_status qfleet_tile_layout(int32_t qubits, int32_t real_bytes, int64_t batch,

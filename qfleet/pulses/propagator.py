@@ -190,7 +190,7 @@ class Propagator:
         unitaries = native.joined(products)
 
         def pullback(seeds: np.ndarray) -> np.ndarray:
-            by_segment = native.seeds(products, seeds @ unitaries)
+            by_segment = native.segment_seeds(products, seeds)
             found = native.gradient(self._matrices, each, by_segment, unitary=not self.decay)
             by_step = self._steps.amplitude_gradient(repeated, found.reshape(coefficients.shape))
             total: np.ndarray = by_step.reshape(*checked.shape[:1], -1, checked.shape[1]).sum(1)

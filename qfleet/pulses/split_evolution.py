@@ -11,10 +11,10 @@ from qfleet.argument_checks import instance, integer, number
 from qfleet.engine.arguments import checked_complex, checked_values, require_finite
 from qfleet.errors import ArgumentError
 from qfleet.pulses.channels import ControlChannel, require_qubits
-from qfleet.pulses.chunked_products import chunks, product
 from qfleet.pulses.grid import MAX_SAMPLES, Grid
 from qfleet.pulses.hamiltonian import MAX_DIMENSION, lowering
 from qfleet.pulses.propagator import Propagator
+from qfleet.pulses.split_native import SplitOperation, SplitSteps
 from qfleet.pulses.transmons import CHANNELS, TURN, Coupling, Transmons
 
 MAX_STATE = 1 << 14
@@ -29,12 +29,10 @@ class _Block:
     """Neighbouring qubits whose Hamiltonian is exponentiated as one matrix.
 
     Attributes:
-        first: Number of the first qubit.
         propagator: Of these qubits.
         columns: Numbers of their channels; empty if they have none.
     """
 
-    first: int
     propagator: Propagator
     columns: list[int]
 
@@ -125,16 +123,16 @@ class SplitEvolution:
             )
             for one in self._blocks
         ]
-        unitaries = [one[0] for one in evolved]
-        final = self._forward(self._start(state), unitaries)
+        steps = self._steps([unitaries for unitaries, _ in evolved])
+        final = steps.forward(self._start(state))
 
         def pullback(upstream: np.ndarray) -> np.ndarray:
             wanted = np.asarray(upstream, np.complex128).reshape(self.dimension)
-            seeds = self._backward(np.stack([final, wanted], axis=1), unitaries)
+            seeds = iter(steps.backward(final, wanted))
             found = np.zeros_like(repeated)
-            for one, (_, by_seeds), each in zip(self._blocks, evolved, seeds, strict=True):
+            for one, (_, by_seeds) in zip(self._blocks, evolved, strict=True):
                 if one.columns:
-                    found[:, one.columns] = by_seeds(each)
+                    found[:, one.columns] = by_seeds(next(seeds))
             total: np.ndarray = found.reshape(len(checked), -1, len(self.channels)).sum(axis=1)
             return total
 
@@ -206,9 +204,7 @@ class SplitEvolution:
                 for one in (self.channels[at] for at in columns)
             ) or (ControlChannel("detuning", (0,)),)
             part = Transmons(self.device.qubits[members.start : members.stop], inner)
-            found.append(
-                _Block(members.start, Propagator(part, channels, self._grid, order=4), columns)
-            )
+            found.append(_Block(Propagator(part, channels, self._grid, order=4), columns))
         for at, one in enumerate(self.channels):
             if at not in placed:
                 raise ArgumentError(
@@ -219,28 +215,38 @@ class SplitEvolution:
         return found
 
     @cached_property
-    def _links(self) -> list[tuple[int, int, np.ndarray]]:
-        """Couplings between blocks: both qubits, and half a step of each, [T, d^2, d^2]."""
+    def _links(self) -> list[SplitOperation]:
+        """Couplings between blocks, for half a step."""
         block_of = {qubit: at for at, one in enumerate(self._members) for qubit in one}
         return [
-            (one.first, one.second, self._halves(one))
+            self._half(one)
             for one in self.device.couplings
             if block_of[one.first] != block_of[one.second]
         ]
 
-    def _halves(self, coupling: Coupling) -> np.ndarray:
+    def _half(self, coupling: Coupling) -> SplitOperation:
         first, second = (self.device.qubits[at] for at in (coupling.first, coupling.second))
         a, b = lowering(first.levels), lowering(second.levels)
         exchange = np.kron(a.T, b)
         counts = np.kron(a.T @ a, b.T @ b)
         energy = TURN * (coupling.exchange * (exchange + exchange.T) + coupling.zz * counts)
-        values, vectors = np.linalg.eigh(energy)
-        half = (vectors * np.exp(-0.5j * self._grid.dt * values)) @ vectors.conj().T
-        turns = TURN * (first.frame - second.frame) * self._grid.times  # of a^dagger b
-        excited = np.repeat(np.arange(first.levels), second.levels)
-        phases = np.exp(1j * np.outer(turns, excited))
-        found: np.ndarray = phases[:, :, np.newaxis] * half * phases.conj()[:, np.newaxis]
-        return found
+        excitations = np.add.outer(np.arange(first.levels), np.arange(second.levels)).ravel()
+        half = np.zeros_like(energy)
+        for count in range(excitations.max() + 1):  # which the coupling keeps
+            rows = np.ix_(*2 * (np.flatnonzero(excitations == count),))
+            values, vectors = np.linalg.eigh(energy[rows])
+            half[rows] = (vectors * np.exp(-0.5j * self._grid.dt * values)) @ vectors.conj().T
+        turn = TURN * (first.frame - second.frame) * self._grid.dt  # of a^dagger b
+        return SplitOperation((coupling.first, coupling.second), half, turn)
+
+    def _steps(self, unitaries: Sequence[np.ndarray]) -> SplitSteps:
+        """Return the steps, with matrices [T, d, d] of each block."""
+        blocks = [
+            SplitOperation((*members,), each, differentiated=bool(one.columns))
+            for members, one, each in zip(self._members, self._blocks, unitaries, strict=True)
+        ]
+        operations = [*self._links, *blocks, *reversed(self._links)]
+        return SplitSteps(self.device.levels, operations, self._grid.samples)
 
     def _start(self, state: ArrayLike | None) -> np.ndarray:
         if state is None:
@@ -251,56 +257,3 @@ class SplitEvolution:
         checked = checked_complex(state, (self.dimension,), "state", because=reason)
         require_finite(checked, "state")
         return checked.astype(np.complex128)
-
-    def _forward(self, state: np.ndarray, unitaries: Sequence[np.ndarray]) -> np.ndarray:
-        states = state[:, np.newaxis]
-        for at in range(self._grid.samples):
-            for first, second, halves in self._links:
-                states = self._apply_pair(halves[at], states, first, second)
-            for one, each in zip(self._blocks, unitaries, strict=True):
-                states = self._apply_block(each[at], states, one)
-            for first, second, halves in reversed(self._links):
-                states = self._apply_pair(halves[at], states, first, second)
-        return states[:, 0]
-
-    def _backward(self, states: np.ndarray, unitaries: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return W U^dagger of each block and step, with W the derivative by its matrix U.
-
-        Args:
-            states: [D, 2], the final state and the derivative by it.
-            unitaries: [T, d, d] of each block.
-        """
-        seeds = [np.empty_like(each) for each in unitaries]
-        for at in reversed(range(self._grid.samples)):
-            for first, second, halves in self._links:
-                states = self._apply_pair(halves[at].conj().T, states, first, second)
-            for one, found in zip(self._blocks, seeds, strict=True):
-                psi, derivative = (self._as_rows(each, one) for each in states.T)
-                found[at] = (chunks(derivative) @ chunks(psi).conj().swapaxes(1, 2)).sum(axis=0)
-            for one, each in zip(self._blocks, unitaries, strict=True):
-                states = self._apply_block(each[at].conj().T, states, one)
-            for first, second, halves in reversed(self._links):
-                states = self._apply_pair(halves[at].conj().T, states, first, second)
-        return seeds
-
-    def _as_rows(self, states: np.ndarray, block: _Block) -> np.ndarray:
-        """Return states [D] or [D, B] as [d, D B / d], with the block's states first."""
-        before = int(np.prod(self.device.levels[: block.first]))
-        parts = states.reshape(before, block.propagator.dimension, -1).swapaxes(0, 1)
-        rows: np.ndarray = parts.reshape(block.propagator.dimension, -1)
-        return rows
-
-    def _apply_block(self, matrix: np.ndarray, states: np.ndarray, block: _Block) -> np.ndarray:
-        before = int(np.prod(self.device.levels[: block.first]))
-        rows = product(matrix, self._as_rows(states, block))
-        found: np.ndarray = rows.reshape(len(matrix), before, -1).swapaxes(0, 1)
-        return found.reshape(states.shape)
-
-    def _apply_pair(
-        self, matrix: np.ndarray, states: np.ndarray, first: int, second: int
-    ) -> np.ndarray:
-        levels = self.device.levels
-        parts = np.moveaxis(states.reshape(*levels, -1), (first, second), (0, 1))
-        rows = product(matrix, parts.reshape(len(matrix), -1)).reshape(parts.shape)
-        found: np.ndarray = np.moveaxis(rows, (0, 1), (first, second))
-        return found.reshape(states.shape)

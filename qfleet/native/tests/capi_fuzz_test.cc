@@ -32,6 +32,8 @@ int64_t WrongNumber(Random* random, int64_t right) {
                static_cast<int64_t>(2 * near), most / 2, most});
 }
 
+double* AsDoubles(void* data) { return static_cast<double*>(data); }
+
 void RunInOrder(void*, int64_t count, int64_t, qfleet_work work, void* argument) {
   for (int64_t i = 0; i < count; ++i) work(argument, i);
 }
@@ -66,7 +68,7 @@ class Fuzzer {
 
   // Calls one function; `number` chooses it.
   qfleet_status Call(int64_t number);
-  static constexpr int64_t kFunctions = 23;
+  static constexpr int64_t kFunctions = 25;
 
  private:
   struct Array {
@@ -124,6 +126,28 @@ class Fuzzer {
       std::memcpy(array.data, values.data(),
                   std::min<int64_t>(array.count < 0 ? 0 : array.count, values.size()) * 8);
     return array;
+  }
+
+  // A matrix of all steps and one of each step, on two of three qubits.
+  qfleet_status Split(bool backward) {
+    int32_t levels[] = {2, 3, 2}, qubits[] = {2, 0};
+    const int64_t steps = RandomInt(random_, 2, 5);
+    const Array constant = Doubles(2 * 4 * 4), varying = Doubles(2 * 4 * 4 * steps);
+    const Array seeds = Optional(Doubles(2 * 4 * 4 * steps));
+    const Array states = Doubles(backward ? 48 : 24);
+    qfleet_split_operation operations[] = {
+        {qubits, 2, AsDoubles(constant.data), constant.count, 0.5, nullptr, 0},
+        {qubits, 2, AsDoubles(varying.data), varying.count, 0, AsDoubles(seeds.data), seeds.count}};
+    qfleet_split split = {levels, 3, operations, 2, steps};
+    if (Rarely(random_)) levels[1] = static_cast<int32_t>(RandomInt(random_, -1, 30));
+    if (Rarely(random_)) qubits[0] = static_cast<int32_t>(RandomInt(random_, -1, 3));
+    if (Rarely(random_)) operations[0].qubit_count = RandomInt(random_, -1, 2);
+    if (Rarely(random_)) split.qubit_count = WrongNumber(random_, 0);
+    if (Rarely(random_)) split.operation_count = RandomInt(random_, -1, 2);
+    if (Rarely(random_)) split.steps = RandomInt(random_, -1, 6);
+    const qfleet_split* pointer = Rarely(random_) ? nullptr : &split;
+    return backward ? qfleet_split_backward(pointer, AsDoubles(states.data), states.count)
+                    : qfleet_split_forward(pointer, AsDoubles(states.data), states.count);
   }
 
   Array Order() {
@@ -200,8 +224,6 @@ class Fuzzer {
   const qfleet_shard* shard_pointer_;
   qfleet_layout layout_;
 };
-
-double* AsDoubles(void* data) { return static_cast<double*>(data); }
 
 qfleet_status Fuzzer::Call(int64_t number) {
   const int64_t values = size_ * info_.readouts, states = size_ * (int64_t{2} << info_.qubits);
@@ -347,6 +369,9 @@ qfleet_status Fuzzer::Call(int64_t number) {
       return qfleet_pulse_gradient(pointer, AsDoubles(products.data), products.count,
                                    AsDoubles(gradients.data), gradients.count);
     }
+    case 22:
+    case 23:
+      return Split(number == 23);
     default:
       return qfleet_set_thread_count(
           static_cast<int32_t>(Choose(random_, {1, 2, 3, 0, -1, 1 << 20})));

@@ -73,6 +73,8 @@ constexpr Test kTests[] = {
      qfleet::tests::PulseProducts},
     {"pulse-gradients", "gradients of pulses equal differences for any size and instruction set",
      qfleet::tests::PulseGradients},
+    {"split", "states under small matrices and their seeds are correct for any levels and lanes",
+     qfleet::tests::SplitStates},
     {"capi", "the C interface has correct results for any pool, alignment and number of threads",
      qfleet::tests::CInterface},
     {"fuzz", "the C interface returns a status for any arguments", qfleet::tests::RandomCalls},

@@ -36,6 +36,7 @@ void HalfTurnPhases(bool light);
 void MatrixProducts(bool light);
 void PulseProducts(bool light);
 void PulseGradients(bool light);
+void SplitStates(bool light);
 void RandomCalls(bool light);
 void LargeIndices(bool light);
 void LargeState(bool light);
