@@ -75,11 +75,13 @@ class PulseEnergy:
         hamiltonian: [4, 4].
         levels: Of each qubit.
         samples: Of the pulse.
+        device: Two qubits; those of examples/tasks/two_transmons.yaml unless given.
     """
 
     hamiltonian: np.ndarray
     levels: int
     samples: int
+    device: Transmons | None = None
 
     @cached_property
     def pulse(self) -> Pulse:
@@ -97,7 +99,7 @@ class PulseEnergy:
     def propagator(self) -> Propagator:
         """Of both qubits."""
         qubits = tuple(Transmon(one, -0.336, self.levels) for one in (5.03, 5.128))
-        device = Transmons(qubits, (Coupling(0, 1, exchange=0.0018),))
+        device = self.device or Transmons(qubits, (Coupling(0, 1, exchange=0.0018),))
         pulse = self.pulse
         steps = Propagator(device, pulse.channels, pulse.grid, order=4)
         return steps.within(1e-6, np.zeros((self.samples, len(pulse.channels))))
@@ -132,19 +134,23 @@ class PulseEnergy:
             seeds: Number of starts.
             wanted: An energy below which no further start is needed.
         """
-        bounds = [*self.pulse.bounds, (-10, 10), (-10, 10)]
-        highest = np.array([high for _, high in self.pulse.bounds])
         found: tuple[float, np.ndarray] = (np.inf, np.zeros(0))
         for seed in range(seeds):
-            drawn = np.random.default_rng(seed).normal(0, 0.2, len(highest)) * highest
-            result = minimize(
-                self, [*drawn, 0, 0], jac=True, method="L-BFGS-B", bounds=bounds,
-                options={"maxiter": 200},
-            )  # fmt: skip
-            found = min(found, (float(result.fun), result.x), key=lambda one: one[0])
+            found = min(found, self.trained(seed), key=lambda one: one[0])
             if found[0] <= wanted:
                 break
         return found
+
+    def trained(self, seed: int) -> tuple[float, np.ndarray]:
+        """Return the energy that a start reaches, and its numbers."""
+        bounds = [*self.pulse.bounds, (-10, 10), (-10, 10)]
+        highest = np.array([high for _, high in self.pulse.bounds])
+        drawn = np.random.default_rng(seed).normal(0, 0.2, len(highest)) * highest
+        result = minimize(
+            self, [*drawn, 0, 0], jac=True, method="L-BFGS-B", bounds=bounds,
+            options={"maxiter": 200},
+        )  # fmt: skip
+        return float(result.fun), result.x
 
 
 def shortest(hamiltonian: np.ndarray, levels: int, seeds: int) -> tuple[float, float, float]:

@@ -1,10 +1,10 @@
-"""Studies of pulses in benchmarks/: the mixer of MaxCut, and the ground state of H2."""
+"""Studies of pulses in benchmarks/: the mixer of MaxCut, H2, and reversed pulses."""
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from benchmarks import pulse_mixer
+from benchmarks import pulse_mixer, reversed_pulses
 from benchmarks.pulse_vqe import PulseEnergy, reduced_hamiltonian
 from qfleet.problems import named
 
@@ -40,3 +40,18 @@ def test_energy_of_a_pulse_has_its_gradient(levels: int) -> None:
     assert gradient @ direction == pytest.approx((8 * one - two) / (12 * h), abs=1e-8)
     assert value > np.linalg.eigvalsh(energy.hamiltonian)[0]
     assert energy.leakage(at) == pytest.approx(0, abs=1e-12) or levels == 3
+
+
+def test_reversed_pulses_estimate_decay_and_miss_strong_drives() -> None:
+    start = np.random.default_rng(1)
+    two = reversed_pulses.device()
+    energy = PulseEnergy(reduced_hamiltonian(0.74), 2, 20, two)
+    values = 0.1 * start.normal(size=len(energy.pulse.names) + 2)
+    decayed = reversed_pulses.outcome(energy, values, 4.0, 2.5)
+    assert decayed.fidelity < 0.99996
+    assert decayed.estimate == pytest.approx(decayed.fidelity, abs=1e-6)
+    assert decayed.extrapolated < 0.1 * decayed.deviation
+    strong = reversed_pulses.outcome(energy, values, 4.0, 2.5, strength=1.1)
+    assert strong.fidelity < decayed.fidelity - 1e-4
+    assert strong.estimate == pytest.approx(decayed.estimate, abs=5e-5)
+    assert strong.extrapolated > decayed.extrapolated
