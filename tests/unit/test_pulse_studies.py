@@ -1,10 +1,10 @@
-"""Studies of pulses in benchmarks/: the mixer of MaxCut, H2, and reversed pulses."""
+"""Studies of pulses in benchmarks/: the mixer of MaxCut, H2, reversed pulses, robust states."""
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from benchmarks import pulse_mixer, reversed_pulses
+from benchmarks import pulse_mixer, reversed_pulses, robust_pulses
 from benchmarks.pulse_vqe import PulseEnergy, reduced_hamiltonian
 from qfleet.problems import named
 
@@ -55,3 +55,25 @@ def test_reversed_pulses_estimate_decay_and_miss_strong_drives() -> None:
     assert strong.fidelity < decayed.fidelity - 1e-4
     assert strong.estimate == pytest.approx(decayed.estimate, abs=5e-5)
     assert strong.extrapolated > decayed.extrapolated
+
+
+def test_measured_states_have_the_gradient_of_their_distance() -> None:
+    device = robust_pulses.model(3, 100.0, 80.0)
+    one = robust_pulses.prepared(robust_pulses.targets(3)["w"], device, device)
+    at, direction = 0.02 * np.random.default_rng(2).normal(size=(2, len(one.pulse.bounds)))
+    _, gradient = one.measured(at)
+
+    def distance(step: float) -> float:
+        return 2 - 2 * np.sqrt(1 - one.measured(at + step * direction)[0])
+
+    wanted = (8 * (distance(0.03) - distance(-0.03)) - distance(0.06) + distance(-0.06)) / 0.36
+    assert gradient @ direction == pytest.approx(wanted, rel=1e-5)
+
+
+def test_measured_states_correct_a_device_that_deviates(monkeypatch) -> None:
+    monkeypatch.setattr(robust_pulses, "ITERATIONS", 80)
+    nominal = robust_pulses.model(2, 100.0, 80.0)
+    device = robust_pulses.deviating(nominal, 2)
+    before, after = robust_pulses.fidelities(robust_pulses.targets(2)["ghz"], nominal, device)
+    assert before < 0.99
+    assert after > 0.5 + before / 2
