@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from launch.commands import select
 from launch.engines import BY_KIND, ENGINES, TEMPLATE_KINDS
 from launch.pods import pod_specs
 
+TRANSMONS = Path(__file__).parents[2] / "examples/tasks/two_transmons.yaml"
 FAILED = "Container tensorflow for pod lab/qfleet-qcnn-worker-0-1-x failed with exit code {}"
 
 
@@ -154,6 +156,21 @@ def test_trainjob_refers_to_a_runtime_with_the_jobset() -> None:
     assert rules[0]["onExitCodes"]["containerName"] == "node"
     labels = replicated["template"]["metadata"]["labels"]
     assert labels == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+
+
+@pytest.mark.parametrize("api", ENGINES)
+def test_pods_of_a_gate_have_its_device_and_no_other_rights(api: str) -> None:
+    words = ["TASK=gate", "DATA=cz", f"NOISE={TRANSMONS}", f"JOB_API={api}", "RUN=r"]
+    given = Settings.from_args(words)
+    found, others = objects.training(given), objects.training(settings(job_api=api, run="r"))
+    (values,) = (one["data"] for one in found if one["kind"] == "ConfigMap")
+    read = [f"{name.removeprefix('QFLEET_')}={value}" for name, value in values.items() if value]
+    assert Settings.from_args(read).model == given.model
+    assert "exchange" not in values["QFLEET_NOISE"]  # the device itself, not its file
+    assert "5.128" in values["QFLEET_NOISE"]
+    for one, other in zip(found, others, strict=True):
+        if one["kind"] != "ConfigMap":
+            assert one == other
 
 
 @pytest.mark.parametrize("api", ENGINES)

@@ -136,6 +136,15 @@ def test_script_passes_all_settings_as_words(tmp_path: Path) -> None:
     assert settings.job.storage == f"{tmp_path}/a b"
 
 
+def test_script_has_the_device_of_a_gate() -> None:
+    script = rendered("TASK=gate", "DATA=cz:1-0", f"NOISE={ROOT}/examples/tasks/two_transmons.yaml")
+    body = script.partition("settings=(")[2].partition("\n)")[0]
+    settings = Settings.from_args(shlex.split(body))
+    assert settings.data.data == "cz:1-0"
+    assert settings.model.noise.startswith("device:two-transmons:cz:sx;0=120,90,,,,,,5.03,-0.336")
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("storage", ["/shared/runs", "gs://bucket/runs"])
 def test_script_is_valid_bash(storage: str) -> None:
     script = rendered(storage=storage) if "://" not in storage else ""
