@@ -59,6 +59,21 @@ def test_kernel_of_a_killed_worker_keeps_its_tiles(cluster: SlurmCluster, tmp_pa
 
 
 @pytest.mark.nightly
+def test_pulse_of_a_killed_worker_has_equal_weights(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """Workers on two nodes share starts, and a requeued job continues their evaluations."""
+    noise = "NOISE=examples/tasks/two_transmons.yaml"
+    settings = ("TASK=gate", "DATA=cz", noise, "INITIALIZATIONS=4", "WORKERS=2", "RUN=r")
+    command = [sys.executable, "-m", "training", f"STORAGE={tmp_path}/local", *settings]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    slurm = tmp_path / "slurm"
+    client = cluster.train(f"STORAGE={slurm}", *settings, "CPU=1")
+    wait_until(lambda: [one for one in slurm.glob("r/pulse/**/*") if one.is_file()], 90)
+    os.kill(cluster.workers(slurm)[1], signal.SIGKILL)
+    assert "start 2" in client.wait(0)
+    assert weights(slurm) == weights(tmp_path / "local")
+
+
+@pytest.mark.nightly
 def test_cancelled_job_is_not_requeued_and_resumes(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
