@@ -186,19 +186,26 @@ void ApplyBack(const SplitPlaces& places, const double* matrix, double* states, 
   }
 }
 
-void Swap(int32_t lane_bit, int64_t place, double* reals, int64_t size) {
+void SwapLanes(int64_t low, int64_t high, double* reals, int64_t size) {
   using I = Types::I;
-  const I order = Types::LaneXorIndices(1 << lane_bit);
+  const I order = Types::LaneXorIndices(static_cast<int32_t>(low));
   I set = {};
-  for (int lane = 0; lane < Types::kLanes; ++lane) set[lane] = lane >> lane_bit & 1 ? -1 : 0;
-  for (int64_t base = 0; base < size; base += 2 * place)
-    for (double* at = reals + base; at < reals + base + place; at += Types::kLanes) {
-      const V low = Load<V>(at), high = Load<V>(at + place);
-      const I moved_low = (I)Types::Shuffle(low, order),
-              moved_high = (I)Types::Shuffle(high, order);
-      Store<V>((V)((moved_high & set) | ((I)low & ~set)), at);
-      Store<V>((V)(((I)high & set) | (moved_low & ~set)), at + place);
+  for (int lane = 0; lane < Types::kLanes; ++lane) set[lane] = lane & low ? -1 : 0;
+  for (int64_t base = 0; base < size; base += 2 * high)
+    for (double* at = reals + base; at < reals + base + high; at += Types::kLanes) {
+      const V first = Load<V>(at), second = Load<V>(at + high);
+      const I moved_first = (I)Types::Shuffle(first, order);
+      const I moved_second = (I)Types::Shuffle(second, order);
+      Store<V>((V)((moved_second & set) | ((I)first & ~set)), at);
+      Store<V>((V)(((I)second & set) | (moved_first & ~set)), at + high);
     }
+}
+
+void Swap(int64_t low, int64_t high, double* reals, int64_t size) {
+  if (low < Types::kLanes) return SwapLanes(low, high, reals, size);
+  for (int64_t base = 0; base < size; base += 2 * high)
+    for (double* at = reals + base; at < reals + base + high; at += 2 * low)
+      std::swap_ranges(at + low, at + 2 * low, at + high);
 }
 
 }  // namespace

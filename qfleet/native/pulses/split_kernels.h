@@ -25,8 +25,9 @@ struct SplitKernels {
   // conj(state) before that is added to `seeds`.
   void (*apply_back)(const SplitPlaces&, const double* matrix, double* states, int64_t stride,
                      double* seeds);
-  // Exchanges two bits of the index of `size` reals: 2^lane_bit < lanes <= place, a power of 2.
-  void (*swap)(int32_t lane_bit, int64_t place, double* reals, int64_t size);
+  // Exchanges two bits of the index of `size` reals, by their weights low < high. The high one is
+  // that of whole vectors.
+  void (*swap)(int64_t low, int64_t high, double* reals, int64_t size);
 };
 
 const SplitKernels& BestSplitKernels();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace qfleet {
 namespace {
@@ -17,31 +18,33 @@ class Planner {
     for (const SplitOperation& one : operations) widest = std::max(widest, one.qubits.size());
     const bool bits = std::all_of(levels.begin(), levels.end(), [](int32_t n) { return n == 2; });
     if (bits && place >= lanes << widest) lanes_ = lanes;
+    homes_ = places_;
   }
 
   std::vector<SplitInstruction> Plan() {
-    const std::vector<int64_t> start = places_;
     for (size_t at = 0; at < operations_.size(); ++at) {
       for (int32_t qubit : operations_[at].qubits)
-        if (places_[qubit] < lanes_) Swap(qubit, Free(at));
+        if (places_[qubit] < lanes_) Swap(qubit, Free(at, places_[qubit]));
       Add(at);
     }
     for (size_t q = 0; q < places_.size(); ++q)
-      if (places_[q] != start[q])
-        Exchange(q, std::find(places_.begin(), places_.end(), start[q]) - places_.begin());
+      if (places_[q] != homes_[q])
+        Exchange(q, std::find(places_.begin(), places_.end(), homes_[q]) - places_.begin());
     return std::move(instructions_);
   }
 
  private:
-  // The qubit outside the lanes that no operation needs for the longest time.
-  size_t Free(size_t operation) const {
-    size_t best = 0, best_use = 0;
+  // The qubit outside the lanes that no operation needs for the longest time, and of several the
+  // one that is nearest to its place at the start if it moves to this lane.
+  size_t Free(size_t operation, int64_t lane) const {
+    size_t best = 0;
+    std::pair<size_t, int> best_score = {0, 0};
     for (size_t q = 0; q < places_.size(); ++q) {
       if (places_[q] < lanes_) continue;
       size_t use = operation;
       while (use < operations_.size() && !Uses(operations_[use], q)) ++use;
-      if (use == operation) continue;
-      if (use > best_use) best = q, best_use = use;
+      const std::pair<size_t, int> score = {use, (homes_[q] < lanes_) + (homes_[q] == lane)};
+      if (use > operation && score > best_score) best = q, best_score = score;
     }
     return best;
   }
@@ -51,29 +54,21 @@ class Planner {
                       static_cast<int32_t>(qubit)) != 0;
   }
 
-  // Exchanges a qubit of a lane with one of none.
-  void Swap(size_t lane_qubit, size_t other) {
-    SplitInstruction swap = {-1, 0, places_[other], {}, {}, 0};
-    while (int64_t{1} << swap.lane_bit < places_[lane_qubit]) ++swap.lane_bit;
-    instructions_.push_back(std::move(swap));
-    std::swap(places_[lane_qubit], places_[other]);
+  // Exchanges two qubits, of which one at most has a place that is a lane.
+  void Swap(size_t a, size_t b) {
+    const auto [low, high] = std::minmax(places_[a], places_[b]);
+    instructions_.push_back({-1, low, high, {}, {}, 0});
+    std::swap(places_[a], places_[b]);
   }
 
-  // Exchanges any two qubits, of which two lanes or none need a third qubit's help.
+  // Exchanges any two qubits. Two lanes need the help of a third qubit.
   void Exchange(size_t a, size_t b) {
-    const bool a_lane = places_[a] < lanes_, b_lane = places_[b] < lanes_;
-    if (a_lane != b_lane) return a_lane ? Swap(a, b) : Swap(b, a);
+    if (places_[a] >= lanes_ || places_[b] >= lanes_) return Swap(a, b);
     size_t helper = 0;
-    while ((places_[helper] < lanes_) == a_lane) ++helper;
-    if (a_lane) {
-      Swap(a, helper);
-      Swap(b, a);
-      Swap(helper, b);
-    } else {
-      Swap(helper, a);
-      Swap(a, b);
-      Swap(b, helper);
-    }
+    while (places_[helper] < lanes_) ++helper;
+    Swap(a, helper);
+    Swap(b, a);
+    Swap(helper, b);
   }
 
   void Add(size_t at) {
@@ -132,6 +127,7 @@ class Planner {
   const std::vector<int32_t>& levels_;
   const std::vector<SplitOperation>& operations_;
   std::vector<int64_t> places_;  // the weight of each qubit's level in the index of an amplitude
+  std::vector<int64_t> homes_;   // at the start
   int64_t lanes_ = 1;            // places below it are lanes
   std::vector<SplitInstruction> instructions_;
 };

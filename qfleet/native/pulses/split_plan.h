@@ -26,8 +26,7 @@ struct SplitPart {
 
 struct SplitInstruction {
   int32_t operation;  // -1: exchange two bits of the index
-  int32_t lane_bit;
-  int64_t place;
+  int64_t low, high;  // weights of these bits: only `low` may be that of a lane
   std::vector<SplitPart> parts;
   std::vector<int64_t> bases;
   int64_t run;

@@ -104,7 +104,7 @@ void SplitSteps::Apply(const SplitInstruction& instruction, int64_t step, bool a
                        double* state) const {
   if (instruction.operation < 0) {
     for (double* reals : {state, state + stride_})
-      kernels_.swap(instruction.lane_bit, instruction.place, reals, dimension_);
+      kernels_.swap(instruction.low, instruction.high, reals, dimension_);
     return;
   }
   VisitParts(instruction, step, adjoint, [&](const SplitPlaces& places, const double* matrix) {
