@@ -9,15 +9,28 @@ import pytest
 
 import qfleet
 from qfleet.engine import library
-from qfleet.native.cuda.__main__ import build, checked_sources, cuda_toolchain
+from qfleet.native.cuda.__main__ import RELEASED, build, checked_sources, cuda_toolchain
+from qfleet.native.libraries import SOURCE_DIR
 from tests.support.installed import ROOT, WHEEL_ENVIRONMENT
+
+SOURCES = ("float_program", "dual_double_program", "density_program", "library")
+"""The other sources differ from the first two in the type of numbers."""
+
+KERNELS = ("EvolveDensity", "DrawShots")
+"""Kernels that were added after the last run on a GPU."""
+
+
+@pytest.fixture(scope="module")
+def nvcc() -> Path:
+    """The compiler."""
+    subprocess.run(["./setup.sh", "", WHEEL_ENVIRONMENT.name, "wheel"], cwd=ROOT, check=True)
+    (found,) = WHEEL_ENVIRONMENT.glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc")
+    return found
 
 
 @pytest.fixture
-def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def built(nvcc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The library for all architectures."""
-    subprocess.run(["./setup.sh", "", WHEEL_ENVIRONMENT.name, "wheel"], cwd=ROOT, check=True)
-    (nvcc,) = WHEEL_ENVIRONMENT.glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc")
     monkeypatch.setenv("NVCC", str(nvcc))
     path = tmp_path / "libqfleet_cuda.so"
     build(path, checked_sources(), cuda_toolchain(None))
@@ -41,11 +54,27 @@ def exported_names(path: Path) -> list[str]:
     return [name for name in names if not name.startswith("_Z") or "qfleet" in name]
 
 
+# No source depends on the architecture, and the whole build takes minutes: this one is without
+# optimization, and without the assembler.
+@pytest.mark.parametrize("name", SOURCES)
+def test_nvcc_compiles_each_kind_of_program(name: str, nvcc: Path, tmp_path: Path) -> None:
+    (source,) = (one for one in checked_sources() if one.stem == name)
+    code = tmp_path / f"{name}.ptx"
+    options = ("-std=c++17", "-ptx", "-arch=compute_80", "-Xcicc", "-O0")
+    subprocess.run([nvcc, f"-I{SOURCE_DIR}", *options, source, "-o", code], check=True)
+    assert (".entry" in code.read_text()) == (name != "library")
+
+
 # The other tests build these sources with g++, for the host executor, and run them.
 @pytest.mark.nightly
 def test_library_of_nvcc_exports_one_function(built: Path) -> None:
     assert built.stat().st_size < 40 << 20
     assert exported_names(built) == ["qfleet_device_interface"]
+    content = built.read_bytes()
+    for name in RELEASED[:-1]:
+        assert f"-arch {name} ".encode() in content
+    for name in (f".target {RELEASED[-1].replace('compute', 'sm')}", *KERNELS):
+        assert name.encode() in content
     if has_driver():
         return
     with pytest.raises(qfleet.DeviceError, match="no NVIDIA driver"):
