@@ -12,8 +12,8 @@ from common.errors import SettingsError
 from common.processes import describe_exit
 from common.settings import Settings
 from common.settings.device_checks import ANY_DEVICE
+from common.settings.groups.experiment import ModelSettings
 from common.text import plural
-from qfleet.devices.calibration import short_name
 from qfleet.engine import gpus
 
 log = logging.getLogger("qfleet")
@@ -31,10 +31,12 @@ CHECK_SECONDS = 60.0
 def device_of(settings: Settings) -> str:
     """Return DEVICE as far as the settings decide it: `cpu` where no other device has an effect.
 
-    Sharded states are on the CPU, and a choice by the machine would not be reproducible.
+    Sharded states are on the CPU, steps of density matrices are not predicted, and a choice by
+    the machine would not be reproducible.
     """
     model, training = settings.model, settings.training
     is_fixed = training.state_shards > 1 or training.reproducible or model.simulator != "qfleet"
+    is_fixed = is_fixed or has_noisy_gradient(model)
     if _without_kernels(settings) or (model.device == "auto" and is_fixed):
         return "cpu"
     return model.device
@@ -46,19 +48,26 @@ def reason_for_cpu(settings: Settings) -> str:
     if device in ANY_DEVICE or not other:
         return ""
     return (
-        f"DEVICE={device} has no effect: circuits with {other} run on the CPU: trainings use"
-        " GPUs for state vectors only"
+        f"DEVICE={device} has no effect: circuits with {other} run on the CPU: GPUs evolve state"
+        " vectors and density matrices only"
     )
 
 
+def has_noisy_gradient(model: ModelSettings) -> bool:
+    """Return True if gradients are of density matrices or trajectories, not of state vectors."""
+    return model.is_noisy and not model.has_noiseless_gradient
+
+
 def _without_kernels(settings: Settings) -> str:
-    """Return a setting by which no circuit is simulated as a state vector; empty if none is."""
+    """Return a setting by which no circuit has a form for GPUs; empty if there is none."""
     model = settings.model
     if model.method == "tensor_network":
         return f"METHOD={model.method}"
-    if not model.is_noisy or model.has_noiseless_gradient:  # which is that of a state vector
+    if not has_noisy_gradient(model):
         return ""
-    return f"NOISE={short_name(model.noise)}" if model.has_noise else f"SHOTS={model.shots}"
+    if not model.has_noise:
+        return f"SHOTS={model.shots}"
+    return f"TRAJECTORIES={model.trajectories}" if model.trajectories else ""
 
 
 def assign(settings: Settings, processes: int) -> list[str]:

@@ -108,14 +108,15 @@ def explain(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Itera
     count = gpu_count(settings)
     if settings.job.target != "local" or not (count or gpus.may_use_gpu()):
         return
-    if workload.network_width is None:
+    is_predicted = workload.network_width is None and not devices.has_noisy_gradient(settings.model)
+    if is_predicted:
         on_gpu, on_cpu = (milliseconds(one) for one in predicted_seconds(settings, workload, cores))
         batch = min(settings.training.global_batch, workload.train_examples)
         yield (
             f"DEVICE={settings.model.device}: the circuits of {plural(batch, 'example')} are"
             f" predicted to take {on_gpu} on a GPU and {on_cpu} on the CPU."
         )
-    if count > 1 and workload.network_width is None:
+    if count > 1 and is_predicted:
         faster, worthwhile = batches_that_pay(workload, count)
         yield (
             f"{count} GPUs are predicted to be faster than one from BATCH={faster} on, and"

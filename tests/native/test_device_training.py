@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.devices import entered
 from common.settings import Settings
 from qfleet.engine import device_choice, devices, gpus
 from tests.support.device_library import DEVICE, build_device_library
@@ -40,6 +41,26 @@ def test_training_on_a_device_equals_that_on_the_cpu(start: Callable, tmp_path: 
     assert recorded[1].startswith(DEVICE)
     assert 0 < distance(tmp_path / "cpu/r", tmp_path / DEVICE / "r") < TOLERANCE
     assert "accuracy" in inference_output(tmp_path / DEVICE, f"DEVICE={DEVICE}")
+
+
+def test_model_with_noise_has_the_gradients_of_the_cpu() -> None:
+    from common.models import build_model
+    from common.models.device import device_of_circuits
+    from qfleet.tensorflow.runtime import tf
+
+    found = []
+    for device in ("cpu", DEVICE):
+        settings = Settings.from_args(["NOISE=depolarizing:0.01", "QUBITS=4", f"DEVICE={device}"])
+        with entered(settings):
+            tf.keras.utils.set_random_seed(1)
+            model = build_model(4, settings)
+        assert device_of_circuits(model).startswith(device)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)) ** 2)
+        found.append(tape.gradient(loss, model.trainable_variables))
+    assert np.abs(found[0][0]).max() > TOLERANCE
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("seconds", "wanted"), [(0.0, "cuda:0, "), (1e9, "cpu")])

@@ -93,6 +93,8 @@ def test_sentences_state_both_predicted_times(machine: Any) -> None:
     assert third.startswith("More workers than 2 GPUs bring nothing")
     (only,) = device.explain(chosen("DEVICE=cpu"), workload(14), 2)
     assert only.startswith("DEVICE=cpu: ")
+    noisy = chosen("DEVICE=cuda", "NOISE=depolarizing:0.01")  # density matrices are not predicted
+    assert list(device.explain(noisy, workload(14), 2)) == [third]
     machine(0)
     assert not list(device.explain(chosen(), workload(14), 2))
 

@@ -197,7 +197,7 @@ class ModelSettings(SettingsGroup):
         str,
         StringConstraints(pattern=r"^(auto|cpu|host|cuda(:[0-9]{1,3})?)$"),
         Setting(
-            "device that evolves state vectors: auto is a GPU where there is one and a step is"
+            "device that evolves states: auto is a GPU where there is one and a step is"
             " predicted to be faster on it, else the CPU; cuda gives each worker a GPU",
             allowed="auto, cpu, cuda or cuda:N, where N is the number of a GPU of this machine",
             choices=("auto", "cpu", "cuda"),
