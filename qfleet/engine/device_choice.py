@@ -109,7 +109,7 @@ def choose_by(
     gpu = Device("cuda", wanted.number)
     try:
         devices.require_memory(gpu, qubits, size)
-        devices.info_of(gpu)
+        info = devices.info_of(gpu)
     except (DeviceError, MemoryLimitError):  # without a driver, or in use by another program
         return CPU
-    return gpu
+    return CPU if size == _BYTES["complex128"] and info.double_ratio > devices.FEW_UNITS else gpu

@@ -27,6 +27,9 @@ from qfleet.native.libraries import core_is_packaged, cuda_path, host_path
 VARIABLE = "QFLEET_DEVICE"
 _GPU = re.compile(r"(cuda|auto)(?::([0-9]{1,3}))?")
 
+FEW_UNITS = 4
+"""A GPU with a larger ratio of the rates of float and double is meant for graphics."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -114,6 +117,33 @@ def info_of(device: Device) -> DeviceInfo:
     path = bytes(library_path_of(device))
     library.check(library.core().qfleet_device_describe(path, device.number, byref(info)))
     return info
+
+
+def require_device(device: Device, real_bytes: int) -> None:
+    """Check that a device works; see `info_of` and `warn_of_few_units`.
+
+    Args:
+        device: Not the CPU.
+        real_bytes: Bytes of a real number of the states, 4 or 8.
+    """
+    info_of(device)
+    warn_of_few_units(device, real_bytes)
+
+
+@functools.cache
+def warn_of_few_units(device: Device, real_bytes: int) -> None:
+    """Warn once if a device computes complex128 much more slowly than complex64; see `info_of`.
+
+    Args:
+        device: Not the CPU.
+        real_bytes: Bytes of a real number of the states, 4 or 8.
+    """
+    if real_bytes == 8 and (ratio := info_of(device).double_ratio) > FEW_UNITS:
+        warnings.warn(
+            f"{title(device)}, has 1 unit for complex128 per {ratio} for complex64: choose the"
+            " dtype complex64, or the device cpu",
+            stacklevel=2,
+        )
 
 
 def require_memory(device: Device, qubits: int, amplitude_bytes: int) -> None:

@@ -136,6 +136,8 @@ class DeviceInfo(Structure):
         ("free_bytes", c_int64),
         ("multiprocessors", c_int32),
         ("is_host_executor", c_int32),
+        ("double_ratio", c_int32),
+        ("reserved", c_int32),
     )
 
 

@@ -52,6 +52,8 @@ class ProgramHandle:
         self._release = weakref.finalize(self, self.library.qfleet_program_destroy, self.handle)
         self._release.atexit = False  # the process frees all memory
         library.check(self.library.qfleet_program_describe(self.handle, byref(self.info)))
+        if device != CPU:
+            devices.warn_of_few_units(device, real_bytes)
 
     def plan(self, batch: Batch) -> BatchPlan:
         """Return the method and the memory of a batch."""

@@ -95,6 +95,8 @@ typedef struct {
   int64_t total_bytes, free_bytes;  // of the device's memory
   int32_t multiprocessors;
   int32_t is_host_executor;  // 1: the kernels run on the CPU, thread by thread, for tests
+  int32_t double_ratio;      // operations of floats in the time of one of doubles
+  int32_t reserved;
 } qfleet_device_info;
 QFLEET_API qfleet_status qfleet_device_describe(const char* library, int32_t device,
                                                 qfleet_device_info* info);

@@ -71,7 +71,8 @@ class NativeSimulator(EngineSimulator):
             devices.resolve(None), self.program, dtype, self._threads
         )
         if self._device != CPU:
-            devices.info_of(self._device)  # an error of an operation would be an OpError
+            # An error of an operation would be an OpError.
+            devices.require_device(self._device, self.dtype.size)
         devices.require_memory(self._device, len(self.qubits), self._complex.size)
         prepared = self.program.serialized(dtype)
         self.plan, self.prefix = prepared.plan, prepared.prefix

@@ -34,7 +34,8 @@ class StatelessSimulator(EngineSimulator):
         self.dtype = REAL_DTYPES[dtype]
         self._device = device_choice.choose(devices.resolve(None), program, dtype)
         if self._device != CPU:
-            devices.info_of(self._device)  # an error of an operation would be an OpError
+            # An error of an operation would be an OpError.
+            devices.require_device(self._device, self.dtype.size)
         self.require_memory(1)
         self._load(program.serialized(dtype))
 

@@ -15,6 +15,8 @@ import pytest
 import sympy
 
 import qfleet
+from qfleet.engine import devices
+from qfleet.engine.devices import Device
 from tests.support.device_library import DEVICE, build_device_library
 from tests.support.random_circuits import INPUTS, PARAMETERS, draw_case
 
@@ -340,7 +342,20 @@ def test_hessian_products_in_chunks_equal_those_of_the_cpu(width: int, dtype: st
     check_hvp(width, 0, 300, dtype, "both")
 
 
-@pytest.mark.skipif(not DEVICE.startswith("cuda"), reason="the host executor has no numbers")
-def test_missing_gpu_is_a_device_error() -> None:
-    with pytest.raises(qfleet.DeviceError):
-        qfleet.compile(cirq.Circuit(cirq.X(cirq.LineQubit(0))), device="cuda:99").state()
+@pytest.mark.parametrize("number", [99, -1])
+def test_missing_gpu_is_a_device_error(number: int) -> None:
+    with pytest.raises(qfleet.DeviceError, match=f"no GPU {number}: this machine has [0-9]+, num"):
+        devices.info_of(Device(devices.resolve(DEVICE).kind, number))
+
+
+def test_complex128_on_a_gpu_for_graphics_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = devices.info_of(devices.resolve(DEVICE))
+    info.double_ratio = 64
+    monkeypatch.setattr(devices, "info_of", lambda device: info)
+    devices.warn_of_few_units.cache_clear()
+    circuit = cirq.Circuit(cirq.X(cirq.LineQubit(0)))
+    qfleet.compile(circuit, dtype="complex64", device=DEVICE)
+    with pytest.warns(UserWarning, match=f"^{DEVICE}.* per 64 for complex64: choose "):
+        qfleet.compile(circuit, dtype="complex128", device=DEVICE)
+    qfleet.compile(circuit, dtype="complex128", device=DEVICE)  # a warning is an error here
+    devices.warn_of_few_units.cache_clear()

@@ -128,6 +128,7 @@ qfleet_status qfleet_device_describe(const char* library, int32_t device,
     info->free_bytes = found.free_bytes;
     info->multiprocessors = found.multiprocessors;
     info->is_host_executor = found.host_executor;
+    info->double_ratio = found.double_ratio;
   });
 }
 

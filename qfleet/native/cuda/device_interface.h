@@ -11,7 +11,7 @@
 namespace qfleet {
 namespace device {
 
-constexpr int32_t kInterfaceVersion = 4;
+constexpr int32_t kInterfaceVersion = 5;
 constexpr int32_t kMatrixReals = 32;    // of a 4 x 4 matrix (re, im); smaller ones use the first
 constexpr int32_t kDensityReals = 256;  // of a real 16 x 16 matrix; smaller ones use the first
 
@@ -149,6 +149,7 @@ struct DeviceDescription {
   char name[128];
   int64_t total_bytes, free_bytes;
   int32_t multiprocessors, host_executor;
+  int32_t double_ratio, reserved;  // operations of floats in the time of one of doubles
 };
 
 struct Program;

@@ -36,6 +36,7 @@ Status Describe(int32_t device, DeviceDescription* description, char* error, int
     FreeMemory(&description->free_bytes, &description->total_bytes);
     description->multiprocessors = facts.multiprocessors;
     description->host_executor = kIsHostExecutor;
+    description->double_ratio = facts.double_ratio;
   });
 }
 

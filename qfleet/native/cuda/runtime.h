@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
-#include <stdexcept>
 #include <string>
+
+#include "failures.h"
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
@@ -19,19 +20,12 @@
 namespace qfleet {
 namespace device {
 
-// A call of the device's interface failed; `is_memory` if the device has too little memory.
-class DeviceError : public std::runtime_error {
- public:
-  DeviceError(const std::string& message, bool is_memory)
-      : std::runtime_error(message), is_memory(is_memory) {}
-  const bool is_memory;
-};
-
 // Facts about a device on which launches depend.
 struct DeviceFacts {
   std::string name;
   int32_t multiprocessors = 1;
   int64_t shared_bytes = 0;  // that a thread block may use
+  int32_t double_ratio = 1;  // operations of floats in the time of one of doubles
 };
 
 #ifdef __CUDACC__
@@ -39,13 +33,11 @@ struct DeviceFacts {
 inline void Check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears errors of the call, not those of the device
-  if (status == cudaErrorNoKernelImageForDevice)
-    throw DeviceError(
-        "the device library has no code for this GPU: build it on this machine by `python -m "
-        "qfleet.native.cuda --arch native`",
-        false);
-  throw DeviceError(std::string(what) + ": " + cudaGetErrorString(status),
-                    status == cudaErrorMemoryAllocation);
+  const Cause cause = status == cudaErrorMemoryAllocation         ? Cause::kMemory
+                      : status == cudaErrorDevicesUnavailable     ? Cause::kBusy
+                      : status == cudaErrorNoKernelImageForDevice ? Cause::kNoCode
+                                                                  : Cause::kOther;
+  throw FailureOf(cause, what, cudaGetErrorString(status));
 }
 
 using Stream = cudaStream_t;
@@ -80,33 +72,14 @@ int32_t BlocksPerMultiprocessor(Kernel* kernel, int32_t threads, int64_t shared_
 
 constexpr bool kIsHostExecutor = false;
 
-// The driver must support the CUDA version with which this library was built.
-inline void RequireDriver() {
-  int driver = 0, runtime = 0;
-  cudaDriverGetVersion(&driver);  // 0 if there is none
-  cudaRuntimeGetVersion(&runtime);
-  const auto name = [](int version) {
-    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-  };
-  if (driver == 0)
-    throw DeviceError("this machine has no NVIDIA driver: install it, or choose the device cpu",
-                      false);
-  if (driver / 1000 < runtime / 1000)
-    throw DeviceError("the NVIDIA driver supports CUDA " + name(driver) +
-                          ", but the device library was built with CUDA " + name(runtime) +
-                          ": update the driver, or build the library with an older nvcc",
-                      false);
-}
-
 // Checks once, for a program, that the device exists.
 inline void RequireDevice(int32_t device) {
-  RequireDriver();
-  int count = 0;
+  int driver = 0, runtime = 0, count = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  RequireVersion(driver, runtime);
   Check(cudaGetDeviceCount(&count), "there is no usable NVIDIA GPU");
-  if (device < 0 || device >= count)
-    throw DeviceError("there is no GPU " + std::to_string(device) + ": this machine has " +
-                          std::to_string(count) + ", numbered from 0",
-                      false);
+  RequireNumber(device, count);
 }
 
 // Each thread chooses its device, for its later calls.
@@ -119,6 +92,9 @@ inline DeviceFacts FactsOf(int32_t device) {
   facts.name = properties.name;
   facts.multiprocessors = properties.multiProcessorCount;
   facts.shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+  Check(cudaDeviceGetAttribute(&facts.double_ratio, cudaDevAttrSingleToDoublePrecisionPerfRatio,
+                               device),
+        "the device cannot be described");
   return facts;
 }
 
@@ -144,7 +120,11 @@ inline void FreeOnDevice(void* data) { cudaFree(data); }
 // Memory of the host that the device reads and writes by itself.
 inline void* AllocatePinned(int64_t bytes) {
   void* data = nullptr;
-  Check(cudaMallocHost(&data, bytes), "pinned memory");
+  if (cudaMallocHost(&data, bytes) == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw std::bad_alloc();
+  }
+  Check(cudaGetLastError(), "pinned memory");
   return data;
 }
 inline void FreePinned(void* data) { cudaFreeHost(data); }
@@ -165,9 +145,7 @@ inline void Synchronize(Stream stream) {
 
 constexpr bool kIsHostExecutor = true;
 
-inline void RequireDevice(int32_t device) {
-  if (device != 0) throw DeviceError("the host executor has the device 0 only", false);
-}
+inline void RequireDevice(int32_t device) { RequireNumber(device, 1); }
 inline void UseDevice(int32_t) {}
 inline DeviceFacts FactsOf(int32_t) {
   DeviceFacts facts;

@@ -43,7 +43,44 @@ __global__ void WaitUnlessFirst() {
   if (threadIdx.x != 0) __syncthreads();
 }
 
+// The message of a function's failure, or "" if it succeeds.
+template <class Body>
+std::string SentenceOf(const Body& body) {
+  try {
+    body();
+  } catch (const DeviceError& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+bool Contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
 }  // namespace
+
+void DeviceFailures(bool) {
+  const auto version = [](int driver, int runtime) {
+    return SentenceOf([&] { RequireVersion(driver, runtime); });
+  };
+  CHECK(Contains(version(0, 13000), "no NVIDIA driver"), "no driver");
+  CHECK(Contains(version(12080, 13020), "supports CUDA 12.8, but"), "an old driver");
+  CHECK(Contains(version(12080, 13020), "built with CUDA 13.2: update"), "an old driver");
+  for (const int driver : {13000, 13020, 14000})
+    CHECK(version(driver, 13020).empty(), "driver " + std::to_string(driver));
+  const auto number = [](int32_t device, int32_t count) {
+    return SentenceOf([&] { RequireNumber(device, count); });
+  };
+  CHECK(Contains(number(2, 2), "no GPU 2: this machine has 2, numbered from 0"), "a missing GPU");
+  CHECK(!number(-1, 2).empty() && number(1, 2).empty(), "the numbers of two GPUs");
+  const auto failure = [](Cause cause) { return FailureOf(cause, "a copy", "out of luck"); };
+  CHECK(failure(Cause::kMemory).is_memory, "memory of another process");
+  CHECK(Contains(failure(Cause::kMemory).what(), "end other processes"), "memory");
+  CHECK(Contains(failure(Cause::kBusy).what(), "does not share it"), "a GPU that is in use");
+  CHECK(Contains(failure(Cause::kNoCode).what(), "--arch native"), "another architecture");
+  CHECK(failure(Cause::kOther).what() == std::string("a copy: out of luck"), "another failure");
+}
 
 void KernelFaults(bool) {
   for (const bool with_barrier : {true, false}) {

@@ -83,6 +83,7 @@ constexpr Test kTests[] = {
     {"large", "26 qubits (16 if light) have the results of their product state",
      qfleet::tests::LargeState},
     {"executor", "the host executor finds faults of kernels", qfleet::tests::KernelFaults},
+    {"failures", "sentences of devices that cannot be used", qfleet::tests::DeviceFailures},
 };
 
 }  // namespace

@@ -41,6 +41,7 @@ void RandomCalls(bool light);
 void LargeIndices(bool light);
 void LargeState(bool light);
 void KernelFaults(bool light);
+void DeviceFailures(bool light);
 
 }  // namespace tests
 }  // namespace qfleet

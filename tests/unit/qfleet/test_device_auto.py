@@ -14,6 +14,7 @@ from qfleet.engine.device_choice import ExpectedStep
 from qfleet.engine.device_times import cpu_seconds, gpu_seconds
 from qfleet.engine.devices import CPU, Device, resolve
 from qfleet.engine.gpus import gpu_count
+from qfleet.engine.library import DeviceInfo
 from qfleet.errors import DeviceError, MemoryLimitError
 
 MEASURED = Path(__file__).parents[3] / "benchmarks/gpu_h100.json"
@@ -81,7 +82,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     built.touch()
     monkeypatch.setattr(gpus, "gpu_count", lambda: 2)
     monkeypatch.setattr(gpus, "cuda_path", lambda: built)
-    monkeypatch.setattr(devices, "info_of", lambda device: None)
+    monkeypatch.setattr(devices, "info_of", lambda device: DeviceInfo(double_ratio=2))
     monkeypatch.setattr(devices, "require_memory", lambda *arguments: None)
     return built
 
@@ -100,6 +101,15 @@ def test_auto_is_the_gpu_where_it_is_faster() -> None:
     assert choose(FEW) == CPU
     assert choose(FEW, batch=4096) == Device("cuda")
     assert choose(MANY, sharing=1000) == CPU
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_auto_avoids_complex128_on_a_gpu_for_graphics(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = ExpectedStep(4096)
+    assert device_choice.choose_by(AUTO, *MANY, step, "complex128", 2) == Device("cuda")
+    monkeypatch.setattr(devices, "info_of", lambda device: DeviceInfo(double_ratio=64))
+    assert device_choice.choose_by(AUTO, *MANY, step, "complex128", 2) == CPU
+    assert device_choice.choose_by(AUTO, *MANY, step, "complex64", 2) == Device("cuda")
 
 
 def test_auto_without_its_library_is_the_cpu(two_gpus: Path) -> None:
