@@ -11,18 +11,6 @@ namespace {
 
 constexpr long double kPi = 3.14159265358979323846264338327950288L;
 
-std::vector<const MatrixKernels*> AllMatrixKernels() {
-  std::vector<const MatrixKernels*> kernels = {&baseline::kMatrix};
-  [[maybe_unused]] const std::string best = InstructionSetName();
-#ifdef QFLEET_AVX2
-  if (best != "baseline") kernels.push_back(&avx2::kMatrix);
-#endif
-#ifdef QFLEET_AVX512
-  if (best == "avx512") kernels.push_back(&avx512::kMatrix);
-#endif
-  return kernels;
-}
-
 // The distance of two numbers in units of the last place of `exact`.
 double UnitsBetween(double value, long double exact) {
   const double next = std::nextafter(std::abs(static_cast<double>(exact)), 2.0);
@@ -51,9 +39,9 @@ void HalfTurnPhases(bool light) {
     const double most = i % 3 ? 2 : i % 2 ? 1e-6 : 1e4;
     turns[i] = i % 10 ? Uniform(&state, most) : 0.5 * std::rint(Uniform(&state, 1e14));
   }
-  for (const MatrixKernels* kernels : AllMatrixKernels()) {
+  for (const SetKernels& set : SupportedSets()) {
     double worst = 0;
-    kernels->half_turns(count, turns.data(), cosine.data(), sine.data());
+    set.matrix->half_turns(count, turns.data(), cosine.data(), sine.data());
     for (int64_t i = 0; i < count; ++i) {
       const std::string context = std::to_string(turns[i]);
       if (turns[i] == 0.5 * std::rint(2 * turns[i])) {
@@ -77,7 +65,7 @@ void HalfTurnPhases(bool light) {
 
 void MatrixProducts(bool) {
   uint64_t state = 2;
-  for (const MatrixKernels* kernels : AllMatrixKernels())
+  for (const SetKernels& set : SupportedSets())
     for (int32_t size : {2, 4})
       for (int64_t samples : {1, 3, 8, 16, 21})
         for (int flags = 0; flags < 16; ++flags) {
@@ -88,8 +76,8 @@ void MatrixProducts(bool) {
           ExactBuffer<double> out(2 * size * size * samples, std::nan(""));
           for (ExactBuffer<double>* values : {&a, &b})
             for (size_t i = 0; i < values->size(); ++i) (*values)[i] = Uniform(&state, 1);
-          kernels->product(size, samples, {a.data(), a_shared, a_adjoint},
-                           {b.data(), b_shared, b_adjoint}, out.data());
+          set.matrix->product(size, samples, {a.data(), a_shared, a_adjoint},
+                              {b.data(), b_shared, b_adjoint}, out.data());
           const auto entry = [&](ExactBuffer<double>& of, bool shared, bool adjoint, int32_t i,
                                  int32_t j, int64_t s) {
             const int64_t at = 2 * (adjoint ? j * size + i : i * size + j);

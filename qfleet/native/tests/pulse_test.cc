@@ -10,23 +10,6 @@ namespace qfleet {
 namespace tests {
 namespace {
 
-struct PulseSet {
-  const char* name;
-  const PulseKernels* kernels;
-};
-
-std::vector<PulseSet> PulseSets() {
-  std::vector<PulseSet> sets = {{"baseline", &baseline::kPulse}};
-  [[maybe_unused]] const std::string best = InstructionSetName();
-#ifdef QFLEET_AVX2
-  if (best != "baseline") sets.push_back({"avx2", &avx2::kPulse});
-#endif
-#ifdef QFLEET_AVX512
-  if (best == "avx512") sets.push_back({"avx512", &avx512::kPulse});
-#endif
-  return sets;
-}
-
 Matrix Times(const Matrix& a, const Matrix& b, int64_t size) {
   Matrix out(size * size);
   for (int64_t r = 0; r < size; ++r)
@@ -98,8 +81,8 @@ void ForEachCase(bool light, const Check& check) {
     for (bool unitary : {true, false})
       for (int64_t examples : {1, 9}) {
         PulseCase one(size, examples, 7, examples == 1 ? 5 : 2, unitary, &random);
-        for (const PulseSet& set : PulseSets())
-          check(one, *set.kernels, RunOnThreads(3),
+        for (const SetKernels& set : SupportedSets())
+          check(one, *set.pulse, RunOnThreads(3),
                 std::to_string(size) + " levels, " + std::to_string(examples) + " examples, " +
                     set.name + (unitary ? ", unitary" : ", general"));
       }

@@ -106,31 +106,46 @@ inline Parallel RunOnThreads(int64_t threads) {
   };
 }
 
+// The kernels of an instruction set.
+struct SetKernels {
+  const char* name;
+  const Kernels<float>* of_floats;
+  const Kernels<double>* of_doubles;
+  const MatrixKernels* matrix;
+  const PulseKernels* pulse;
+};
+
+// The instruction sets that this machine supports, narrowest first.
+inline std::vector<SetKernels> SupportedSets() {
+#define QFLEET_SET(set) {#set, &set::kFloat, &set::kDouble, &set::kMatrix, &set::kPulse}
+  std::vector<SetKernels> sets = {QFLEET_SET(baseline)};
+  [[maybe_unused]] const std::string best = InstructionSetName();
+#ifdef QFLEET_AVX2
+  if (best != "baseline") sets.push_back(QFLEET_SET(avx2));
+#endif
+#ifdef QFLEET_AVX512
+  if (best == "avx512") sets.push_back(QFLEET_SET(avx512));
+#endif
+#undef QFLEET_SET
+  return sets;
+}
+
 template <class T>
 struct InstructionSet {
   const char* name;
   const Kernels<T>* kernels;
 };
 
-// The instruction sets that this machine supports, narrowest first.
+// As SupportedSets, for one type of reals.
 template <class T>
 std::vector<InstructionSet<T>> InstructionSets() {
-  const auto pick = [](const Kernels<float>& float_kernels, const Kernels<double>& double_kernels) {
+  std::vector<InstructionSet<T>> instruction_sets;
+  for (const SetKernels& set : SupportedSets()) {
     if constexpr (sizeof(T) == sizeof(float))
-      return (void)double_kernels, &float_kernels;
+      instruction_sets.push_back({set.name, set.of_floats});
     else
-      return (void)float_kernels, &double_kernels;
-  };
-  std::vector<InstructionSet<T>> instruction_sets = {
-      {"baseline", pick(baseline::kFloat, baseline::kDouble)}};
-  [[maybe_unused]] const std::string best = InstructionSetName();
-#ifdef QFLEET_AVX2
-  if (best != "baseline") instruction_sets.push_back({"avx2", pick(avx2::kFloat, avx2::kDouble)});
-#endif
-#ifdef QFLEET_AVX512
-  if (best == "avx512")
-    instruction_sets.push_back({"avx512", pick(avx512::kFloat, avx512::kDouble)});
-#endif
+      instruction_sets.push_back({set.name, set.of_doubles});
+  }
   return instruction_sets;
 }
 
