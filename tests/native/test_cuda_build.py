@@ -1,7 +1,9 @@
 """The library for GPUs, compiled by nvcc of the environment .venv-wheel. It is not run here."""
 
 import ctypes
+import os
 import subprocess
+import sys
 from ctypes import byref
 from pathlib import Path
 
@@ -28,12 +30,13 @@ def nvcc() -> Path:
     return found
 
 
-@pytest.fixture
-def built(nvcc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def built(nvcc: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library for all architectures."""
-    monkeypatch.setenv("NVCC", str(nvcc))
-    path = tmp_path / "libqfleet_cuda.so"
-    build(path, checked_sources(), cuda_toolchain(None))
+    path = tmp_path_factory.mktemp("cuda") / "libqfleet_cuda.so"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NVCC", str(nvcc))
+        build(path, checked_sources(), cuda_toolchain(None))
     return path
 
 
@@ -81,3 +84,43 @@ def test_library_of_nvcc_exports_one_function(built: Path) -> None:
         library.check(
             library.core().qfleet_device_describe(bytes(built), 0, byref(library.DeviceInfo()))
         )
+
+
+SENTENCES = (
+    (12040, 0, "DeviceError", "supports CUDA 12.4, but the device library was built with CUDA 13."),
+    (13000, 100, "DeviceError", "no usable NVIDIA GPU"),
+    (13000, 46, "DeviceError", "used by a process that does not share it"),
+    (13000, 2, "MemoryLimitError", "end other processes on it"),
+)
+"""Version of a driver, its error, and the exception and a part of its sentence."""
+
+DESCRIBE = """
+import sys
+import qfleet
+from qfleet.engine import devices
+devices.cuda_path = lambda: devices.Path(sys.argv[1])
+try:
+    devices.info_of(devices.Device("cuda"))
+except qfleet.LibraryError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.nightly
+def test_driver_that_cannot_be_used_is_one_sentence(built: Path, tmp_path: Path) -> None:
+    source, driver = Path(__file__).with_name("driver.cc"), tmp_path / "libcuda.so.1"
+    options = ("-shared", "-fPIC", f"-Wl,-soname,{driver.name}", "-o")
+    subprocess.run(["g++", *options, driver, source, "-ldl"], check=True)
+    for version, error, kind, part in SENTENCES:
+        state = {"DRIVER_VERSION": str(version), "DRIVER_ERROR": str(error)}
+        done = subprocess.run(
+            [sys.executable, "-c", DESCRIBE, built],
+            cwd=ROOT,
+            env={**os.environ, **state, "LD_LIBRARY_PATH": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.startswith(f"{kind} ")
+        assert part in done.stdout
+        assert done.stdout.count("\n") == 1
