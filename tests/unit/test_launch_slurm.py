@@ -59,7 +59,8 @@ def options(script: str) -> dict[str, str]:
         (["DEVICE=cuda"], "1"),
         ([], None),
         (["DEVICE=cpu"], None),
-        (["DEVICE=cuda", "NOISE=depolarizing:0.01"], None),
+        (["DEVICE=cuda", "NOISE=depolarizing:0.01"], "1"),
+        (["DEVICE=cuda", "NOISE=depolarizing:0.01", "TRAJECTORIES=50"], None),
     ],
 )
 def test_script_requests_a_gpu_per_worker_that_uses_it(args: list[str], wanted: str | None) -> None:

@@ -75,7 +75,7 @@ DEFAULTS = {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_s
 """Checks of a training, which a data set has to pass with the defaults."""
 
 TRAINED = {"device", "gradient", "method", "ports", "reproducible", "sampler", "shots",
-           "simulator", "workers_per_node"}  # fmt: skip
+           "simulator", "trajectories", "workers_per_node"}  # fmt: skip
 """Settings in the script of Slurm for a training, on which that of a search is built."""
 
 READ_OTHERWISE = {

@@ -179,18 +179,20 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
         return AdjointStates{psi, lambda};
       });
   const int64_t size = int64_t{1} << observables.bits.size();
-  for (size_t k = 0; k < observables.matrices.size(); k += 2 * size * size)
-    for (int64_t row = 0; row < size; ++row)
-      for (int64_t col = row; col < size; ++col) {
+  std::vector<double> total(observables.matrices.size());
+  for (const std::vector<double>& of_tile : sums)
+    for (size_t i = 0; i < of_tile.size(); ++i) total[i] += of_tile[i];
+  for (size_t k = 0; k < total.size(); k += 2 * size * size)
+    for (int64_t row = 0; row < size; ++row) {
+      matrix_gradients[k + 2 * row * (size + 1)] += total[k + 2 * row * (size + 1)];
+      for (int64_t col = row + 1; col < size; ++col) {
         const size_t upper = k + 2 * (row * size + col), lower = k + 2 * (col * size + row);
-        for (const std::vector<double>& of_tile : sums) {
-          matrix_gradients[upper] += of_tile[upper];
-          if (row == col) continue;
-          matrix_gradients[upper + 1] += of_tile[upper + 1];
-          matrix_gradients[lower] += of_tile[upper];
-          matrix_gradients[lower + 1] -= of_tile[upper + 1];
-        }
+        matrix_gradients[upper] += total[upper];
+        matrix_gradients[upper + 1] += total[upper + 1];
+        matrix_gradients[lower] += total[upper];
+        matrix_gradients[lower + 1] -= total[upper + 1];
       }
+    }
 }
 
 #define QFLEET_INSTANTIATE(T)                                                                     \
