@@ -82,7 +82,6 @@ def main() -> None:
     parser.add_argument("--unit", choices=("bohr", "angstrom"), default="bohr")
     options = parser.parse_args()
     print(f"{qfleet.num_threads()} threads", flush=True)
-    chosen = options.cases.split(",") if options.cases else None
     if options.part == "rate":
         from benchmarks.search_rates import rates
 
@@ -92,10 +91,20 @@ def main() -> None:
 
         every = [f"{classes}:{device}" for classes in CLASSES for device in DEVICES]
         folder = options.folder or Path("digits")
-        digits(chosen or every, options.seeds, options.evaluations, folder)
+        digits(_chosen(parser, options, every), options.seeds, options.evaluations, folder)
     else:
-        for name in chosen or CASES:
+        for name in _chosen(parser, options, list(CASES)):
             molecule(name, options.seeds, options.unit, options.folder)
+
+
+def _chosen(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, every: list[str]
+) -> list[str]:
+    chosen: list[str] = options.cases.split(",") if options.cases else every
+    for name in chosen:
+        if name not in every:
+            parser.error(f"--cases has no {name!r}: use {', '.join(every)}")
+    return chosen
 
 
 def molecule(name: str, seeds: int, unit: str, folder: Path | None) -> None:
