@@ -131,6 +131,7 @@ class Fusion {
       wide.size = 4;
       wide.projectors = TimesIdentity(wide.projectors, upper);
       wide.generators = TimesIdentity(wide.generators, upper);
+      wide.SetDerivatives();
       fused_.factors.push_back(std::move(wide));
     }
     return added.first->second;

@@ -1,6 +1,7 @@
 #include "program/program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "program/fingerprint.h"
@@ -82,6 +83,16 @@ std::vector<QubitWindow> ReadWindows(Reader* in, const Program& program) {
 }
 
 }  // namespace
+
+void Factor::SetDerivatives() {
+  const size_t entries = size * size;
+  derivatives.clear();
+  for (size_t first = 0; first < generators.size(); first += entries)
+    for (size_t i = 0; i < entries; ++i) {
+      const Complex h = generators[first + i % size * size + i / size];  // the transpose
+      derivatives.insert(derivatives.end(), {-2 * M_PI * h.imag(), -2 * M_PI * h.real()});
+    }
+}
 
 Program::Program(const std::string& serialized) {
   Reader in(serialized);

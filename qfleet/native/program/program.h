@@ -22,6 +22,8 @@ struct Factor {
   std::vector<Complex> generators;  // [E][D][D]: H = sum_k half_turns[k][e] projectors[k]
   std::vector<double> derivatives;  // [E][D][D] (re, im): d with -2 pi Im tr(H Y) = d . Y
   bool per_example = false;         // has per-example exponents
+
+  void SetDerivatives();  // from the generators
 };
 
 // Consecutive factors that all examples share. Equal blocks refer to one sequence, so that its

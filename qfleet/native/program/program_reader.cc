@@ -1,6 +1,5 @@
 #include "program/program_reader.h"
 
-#include <cmath>
 #include <cstring>
 
 namespace qfleet {
@@ -32,13 +31,7 @@ Factor ReadFactor(Reader* in, int64_t shared, int64_t per_example) {
       for (int64_t i = 0; i < entries; ++i)
         factor.generators[e * entries + i] +=
             factor.half_turns[k * exponents + e] * factor.projectors[k * entries + i];
-  for (int64_t e = 0; e < exponents; ++e)
-    for (int64_t i = 0; i < entries; ++i) {
-      const int64_t transposed = i % factor.size * factor.size + i / factor.size;
-      const Complex h = factor.generators[e * entries + transposed];
-      factor.derivatives.insert(factor.derivatives.end(),
-                                {-2 * M_PI * h.imag(), -2 * M_PI * h.real()});
-    }
+  factor.SetDerivatives();
   return factor;
 }
 
