@@ -1,6 +1,7 @@
 // Run-time dispatch to the widest instruction set that this machine supports.
 // The build defines QFLEET_AVX2 and QFLEET_AVX512 where it has their kernels.
 #include "cpu/kernels.h"
+#include "pulses/split_kernels.h"
 
 #ifdef QFLEET_AVX2
 #include <cpuid.h>
@@ -14,6 +15,7 @@ namespace qfleet {
   extern const Kernels<double> kDouble; \
   extern const MatrixKernels kMatrix;   \
   extern const PulseKernels kPulse;     \
+  extern const SplitKernels kSplit;     \
   }
 QFLEET_DECLARE(baseline)
 QFLEET_DECLARE(avx2)
@@ -90,6 +92,7 @@ const Kernels<double>& BestKernels<double>() {
 
 const MatrixKernels& BestMatrixKernels() { QFLEET_BEST(kMatrix) }
 const PulseKernels& BestPulseKernels() { QFLEET_BEST(kPulse) }
+const SplitKernels& BestSplitKernels() { QFLEET_BEST(kSplit) }
 
 const char* InstructionSetName() {
   switch (BestInstructionSet()) {

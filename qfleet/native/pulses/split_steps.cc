@@ -2,19 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-
-#include "cpu/kernels.h"
 
 namespace qfleet {
-
-#define QFLEET_DECLARE(set)         \
-  namespace set {                   \
-  extern const SplitKernels kSplit; \
-  }
-QFLEET_DECLARE(baseline)
-QFLEET_DECLARE(avx2)
-QFLEET_DECLARE(avx512)
 
 namespace {
 
@@ -57,17 +46,6 @@ void Interleave(const double* re, const double* im, int64_t dimension, double* s
 }
 
 }  // namespace
-
-const SplitKernels& BestSplitKernels() {
-  [[maybe_unused]] static const std::string best = InstructionSetName();
-#ifdef QFLEET_AVX512
-  if (best == "avx512") return avx512::kSplit;
-#endif
-#ifdef QFLEET_AVX2
-  if (best != "baseline") return avx2::kSplit;
-#endif
-  return baseline::kSplit;
-}
 
 SplitSteps::SplitSteps(const std::vector<int32_t>& levels,
                        const std::vector<SplitOperation>& operations, int64_t steps,

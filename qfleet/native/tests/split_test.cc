@@ -9,34 +9,8 @@
 
 namespace qfleet {
 
-#define QFLEET_DECLARE(set)         \
-  namespace set {                   \
-  extern const SplitKernels kSplit; \
-  }
-QFLEET_DECLARE(baseline)
-QFLEET_DECLARE(avx2)
-QFLEET_DECLARE(avx512)
-#undef QFLEET_DECLARE
-
 namespace tests {
 namespace {
-
-struct SplitSet {
-  const char* name;
-  const SplitKernels* kernels;
-};
-
-std::vector<SplitSet> SplitSets() {
-  std::vector<SplitSet> sets = {{"baseline", &baseline::kSplit}};
-  [[maybe_unused]] const std::string best = InstructionSetName();
-#ifdef QFLEET_AVX2
-  if (best != "baseline") sets.push_back({"avx2", &avx2::kSplit});
-#endif
-#ifdef QFLEET_AVX512
-  if (best == "avx512") sets.push_back({"avx512", &avx512::kSplit});
-#endif
-  return sets;
-}
 
 // A unitary matrix that mixes the rows of each set of `stride` rows, by Gram-Schmidt.
 Matrix RandomUnitary(int64_t size, int64_t stride, Random* random) {
@@ -146,8 +120,8 @@ std::vector<double> Reals(const Matrix& numbers) {
   return found;
 }
 
-void CheckCase(const SplitCase& one, const SplitSet& set, const std::string& context) {
-  const SplitSteps steps(one.levels, one.operations, SplitCase::kSteps, *set.kernels);
+void CheckCase(const SplitCase& one, const SetKernels& set, const std::string& context) {
+  const SplitSteps steps(one.levels, one.operations, SplitCase::kSteps, *set.split);
   const int64_t count = static_cast<int64_t>(one.operations.size());
   Matrix psi = Complexes(one.states.data(), one.size);
   Matrix derivative = Complexes(one.states.data() + 2 * one.size, one.size);
@@ -193,7 +167,7 @@ void SplitStates(bool light) {
     for (int64_t most : {1, 2, 3}) {
       if (levels.size() == 3 && levels[1] == 9 && most > 1) continue;
       const SplitCase one(levels, 11, most, &random);
-      for (const SplitSet& set : SplitSets())
+      for (const SetKernels& set : SupportedSets())
         CheckCase(one, set,
                   std::to_string(one.size) + " levels, operations of " + std::to_string(most) +
                       " qubits, " + set.name);

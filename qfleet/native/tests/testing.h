@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "pulses/split_kernels.h"
 #include "state/engine.h"
 
 namespace qfleet {
@@ -24,6 +25,7 @@ namespace qfleet {
   extern const Kernels<double> kDouble; \
   extern const MatrixKernels kMatrix;   \
   extern const PulseKernels kPulse;     \
+  extern const SplitKernels kSplit;     \
   }
 QFLEET_DECLARE(baseline)
 QFLEET_DECLARE(avx2)
@@ -113,11 +115,13 @@ struct SetKernels {
   const Kernels<double>* of_doubles;
   const MatrixKernels* matrix;
   const PulseKernels* pulse;
+  const SplitKernels* split;
 };
 
 // The instruction sets that this machine supports, narrowest first.
 inline std::vector<SetKernels> SupportedSets() {
-#define QFLEET_SET(set) {#set, &set::kFloat, &set::kDouble, &set::kMatrix, &set::kPulse}
+#define QFLEET_SET(set) \
+  {#set, &set::kFloat, &set::kDouble, &set::kMatrix, &set::kPulse, &set::kSplit}
   std::vector<SetKernels> sets = {QFLEET_SET(baseline)};
   [[maybe_unused]] const std::string best = InstructionSetName();
 #ifdef QFLEET_AVX2
