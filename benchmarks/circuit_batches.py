@@ -6,15 +6,15 @@ Values and gradients of 1,000 circuits of 5 structures, in complex64, whose rota
 angles and three symbols. Both ways take turns; a time is the median of the rounds.
 """
 
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import cirq
 import numpy as np
 import sympy
 
 import qfleet
+from benchmarks.turns import median_seconds
 from qfleet.engine.circuit_batch import CircuitBatch
 
 QUBITS, ROWS, STRUCTURES = 8, 1000, 5
@@ -31,7 +31,9 @@ def main() -> None:
     start = time.perf_counter()
     singles = [compile_batch([one]) for one in circuits[:SINGLE_ROWS]]
     each = (time.perf_counter() - start) / SINGLE_ROWS
-    together, alone = medians([lambda: step(batch), lambda: [step(one) for one in singles]])
+    together, alone = median_seconds(
+        [lambda: step(batch), lambda: [step(one) for one in singles]], ROUNDS
+    )
     print(
         f"{ROWS} circuits of {STRUCTURES} structures on {QUBITS} qubits: compiled in"
         f" {compiled:.2f} s, each alone {1e3 * each:.1f} ms; {1e3 * together:.1f} ms per call, one"
@@ -62,17 +64,6 @@ def compile_batch(circuits: Sequence[cirq.Circuit]) -> CircuitBatch:
 def step(batch: CircuitBatch) -> None:
     """Compute values and gradients."""
     batch.value_and_gradient(parameters=PARAMETERS)
-
-
-def medians(ways: Sequence[Callable[[], object]]) -> list[float]:
-    """Return the median seconds of each way."""
-    seconds: list[list[float]] = [[] for _ in ways]
-    for _ in range(ROUNDS):
-        for way, times in zip(ways, seconds, strict=True):
-            start = time.perf_counter()
-            way()
-            times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in seconds]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ package is installed: `.venv-peers` has Qiskit, but not this package.
 """
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 
@@ -21,6 +20,7 @@ import numpy as np
 import pennylane as qml
 
 import qfleet
+from benchmarks.turns import median_seconds
 from qfleet.circuits import zz_feature_map
 from qfleet.kernels import FidelityKernel
 
@@ -47,13 +47,7 @@ def main() -> None:
 
     np.testing.assert_allclose(kernel(rows)[:few, :few], peer(), atol=1e-10)
     calls: list[Callable[[], np.ndarray]] = [lambda: kernel(rows), peer]
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(ROUNDS):
-        for call, seconds in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-    own, measured = map(statistics.median, times)
+    own, measured = median_seconds(calls, ROUNDS)
     pairs, all_pairs = few * (few - 1) // 2, ROWS * (ROWS - 1) // 2
     scaled = measured * all_pairs / pairs
     print(

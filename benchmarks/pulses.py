@@ -20,8 +20,6 @@ samples.
 
 import argparse
 import importlib
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,6 +29,7 @@ import numpy as np
 import pennylane as qml
 
 import qfleet
+from benchmarks.turns import median_seconds
 from qfleet.engine import library
 from qfleet.pulses import ControlChannel, Coupling, Grid, Propagator, Transmon, Transmons, drive
 from qfleet.pulses.fidelity import GateFidelity
@@ -187,15 +186,9 @@ def pennylane_gradient(case: PulseCase, samples: int) -> Gradient | None:
 
 def measured(calls: list[Callable[[], object]], rounds: int) -> list[float]:
     """Return the median seconds of calls in turns, after a first call of each."""
-    times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()
-    for _ in range(rounds):
-        for call, seconds in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-    return [statistics.median(seconds) for seconds in times]
+    return median_seconds(calls, rounds)
 
 
 def compare(case: PulseCase, rounds: int, qml_samples: int) -> None:
