@@ -1,7 +1,7 @@
 // Run-time dispatch to the widest instruction set that this machine supports.
 // The build defines QFLEET_AVX2 and QFLEET_AVX512 where it has their kernels.
 #include "cpu/kernels.h"
-#include "pulses/split_kernels.h"
+#include "cpu/split_kernels.h"
 
 #ifdef QFLEET_AVX2
 #include <cpuid.h>

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/split_kernels.h"
 #include "cpu/vector_types.h"
-#include "pulses/split_kernels.h"
 
 namespace qfleet {
 namespace QFLEET_SET {

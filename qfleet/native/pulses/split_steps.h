@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cpu/aligned_array.h"
-#include "pulses/split_kernels.h"
+#include "cpu/split_kernels.h"
 #include "pulses/split_plan.h"
 
 namespace qfleet {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "pulses/split_kernels.h"
+#include "cpu/split_kernels.h"
 #include "state/engine.h"
 
 namespace qfleet {
