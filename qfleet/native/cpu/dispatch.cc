@@ -16,6 +16,7 @@ namespace qfleet {
   extern const MatrixKernels kMatrix;   \
   extern const PulseKernels kPulse;     \
   extern const SplitKernels kSplit;     \
+  extern const WordKernels kWord;       \
   }
 QFLEET_DECLARE(baseline)
 QFLEET_DECLARE(avx2)
@@ -93,6 +94,7 @@ const Kernels<double>& BestKernels<double>() {
 const MatrixKernels& BestMatrixKernels() { QFLEET_BEST(kMatrix) }
 const PulseKernels& BestPulseKernels() { QFLEET_BEST(kPulse) }
 const SplitKernels& BestSplitKernels() { QFLEET_BEST(kSplit) }
+const WordKernels& BestWordKernels() { QFLEET_BEST(kWord) }
 
 const char* InstructionSetName() {
   switch (BestInstructionSet()) {

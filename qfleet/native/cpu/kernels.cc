@@ -16,6 +16,7 @@
 #include "cpu/reduced_kernels.h"
 #include "cpu/row_kernels.h"
 #include "cpu/tangent_kernels.h"
+#include "cpu/word_kernels.h"
 
 namespace qfleet {
 namespace QFLEET_SET {
@@ -166,10 +167,12 @@ extern const Kernels<float> kFloat;
 extern const Kernels<double> kDouble;
 extern const MatrixKernels kMatrix;
 extern const PulseKernels kPulse;
+extern const WordKernels kWord;
 const Kernels<float> kFloat = kTable<float>;
 const Kernels<double> kDouble = kTable<double>;
 const MatrixKernels kMatrix = {MatrixLoops::HalfTurns, MatrixLoops::AddPhased, MatrixLoops::Product,
                                MatrixLoops::Multiply, MatrixLoops::Conjugate};
+const WordKernels kWord = {WordLoops::Multiply, WordLoops::FromUnitary, WordLoops::Sums};
 const PulseKernels kPulse = {PulseStep::kLanes, PulseStep::Products, PulseStep::Gradients};
 
 }  // namespace QFLEET_SET

@@ -203,6 +203,17 @@ struct MatrixKernels {
 
 constexpr double kMostHalfTurns = 5e14;
 
+// Real matrices [D**2][D**2] on the coefficients of the Pauli words of `qubits`, 1 or 2, with
+// D = 2**qubits; see noisy/density_matrices.h.
+struct WordKernels {
+  // out = a b. `out` must not overlap `a` or `b`.
+  void (*multiply)(int32_t qubits, const double* a, const double* b, double* out);
+  // out = the matrix of a unitary u [D * D] (re, im): tr(P u Q u^dagger) / D for words P and Q.
+  void (*from_unitary)(int32_t qubits, const double* u, double* out);
+  // out [D * D] (re, im) = sum over words of correlation[R][P] R P / D.
+  void (*sums)(int32_t qubits, const double* correlation, double* out);
+};
+
 // Chains of steps X <- exp(A) X of small matrices [D][D], one chain per lane, in vectors (re, im).
 // A step's generator is A = sum_k c[k] O_k, of which only some entries can be nonzero: if (r, c) is
 // an entry, so is (c, r), its mate.
@@ -236,6 +247,7 @@ template <class T>
 const Kernels<T>& BestKernels();
 const MatrixKernels& BestMatrixKernels();
 const PulseKernels& BestPulseKernels();
+const WordKernels& BestWordKernels();
 
 const char* InstructionSetName();  // of BestKernels
 

@@ -68,6 +68,7 @@ constexpr Test kTests[] = {
      qfleet::tests::HalfTurnPhases},
     {"matrices", "products of small matrices are correct for any samples",
      qfleet::tests::MatrixProducts},
+    {"words", "matrices on Pauli words are correct", qfleet::tests::PauliWordMatrices},
     {"pulses",
      "products of exponentials equal a long Taylor series for any size and instruction set",
      qfleet::tests::PulseProducts},

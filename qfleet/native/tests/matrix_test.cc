@@ -29,6 +29,33 @@ double Uniform(uint64_t* state, double most) {  // in [-most, most)
   return most * (static_cast<double>(Next(state) >> 11) * 0x1p-52 - 1);
 }
 
+using Complexes = std::vector<std::complex<double>>;
+
+// Entry [i][j] of the Pauli word of an index, whose lowest digit is the lowest qubit's letter.
+std::complex<double> WordEntry(int32_t word, int32_t qubits, int32_t i, int32_t j) {
+  static const std::complex<double> kLetters[4][2][2] = {
+      {{1, 0}, {0, 1}}, {{0, 1}, {1, 0}}, {{0, {0, -1}}, {{0, 1}, 0}}, {{1, 0}, {0, -1}}};
+  std::complex<double> entry = 1;
+  for (int32_t q = 0; q < qubits; ++q) entry *= kLetters[word >> 2 * q & 3][i >> q & 1][j >> q & 1];
+  return entry;
+}
+
+Complexes Word(int32_t word, int32_t qubits) {
+  const int32_t dim = 1 << qubits;
+  Complexes matrix(dim * dim);
+  for (int32_t at = 0; at < dim * dim; ++at)
+    matrix[at] = WordEntry(word, qubits, at / dim, at % dim);
+  return matrix;
+}
+
+Complexes Times(const Complexes& a, const Complexes& b, int32_t dim) {
+  Complexes out(dim * dim);
+  for (int32_t i = 0; i < dim; ++i)
+    for (int32_t k = 0; k < dim; ++k)
+      for (int32_t j = 0; j < dim; ++j) out[i * dim + j] += a[i * dim + k] * b[k * dim + j];
+  return out;
+}
+
 }  // namespace
 
 void HalfTurnPhases(bool light) {
@@ -96,6 +123,45 @@ void MatrixProducts(bool) {
                       std::to_string(samples) + " samples, " + std::to_string(flags));
               }
         }
+}
+
+void PauliWordMatrices(bool) {
+  uint64_t state = 3;
+  for (const SetKernels& set : SupportedSets())
+    for (int32_t qubits : {1, 2}) {
+      const int32_t dim = 1 << qubits, words = dim * dim;
+      ExactBuffer<double> u(2 * words), a(words * words), b(words * words);
+      for (ExactBuffer<double>* values : {&u, &a, &b})
+        for (size_t i = 0; i < values->size(); ++i) (*values)[i] = Uniform(&state, 1);
+      ExactBuffer<double> matrix(words * words, std::nan("")), product(words * words, std::nan(""));
+      ExactBuffer<double> sums(2 * words, std::nan(""));
+      set.word->from_unitary(qubits, u.data(), matrix.data());
+      set.word->multiply(qubits, a.data(), b.data(), product.data());
+      set.word->sums(qubits, a.data(), sums.data());
+      Complexes forward(words), adjoint(words), total(words);
+      for (int32_t i = 0; i < dim; ++i)
+        for (int32_t j = 0; j < dim; ++j) {
+          forward[i * dim + j] = {u[2 * (i * dim + j)], u[2 * (i * dim + j) + 1]};
+          adjoint[j * dim + i] = std::conj(forward[i * dim + j]);
+        }
+      for (int32_t p = 0; p < words; ++p)
+        for (int32_t q = 0; q < words; ++q) {
+          const Complexes turned = Times(Times(forward, Word(q, qubits), dim), adjoint, dim);
+          const Complexes found = Times(Word(p, qubits), turned, dim);
+          const Complexes both = Times(Word(p, qubits), Word(q, qubits), dim);
+          double trace = 0, entry = 0;
+          for (int32_t i = 0; i < dim; ++i) trace += found[i * (dim + 1)].real() / dim;
+          for (int32_t k = 0; k < words; ++k) entry += a[p * words + k] * b[k * words + q];
+          for (int32_t i = 0; i < words; ++i) total[i] += a[p * words + q] * both[i] / (1.0 * dim);
+          const std::string context = std::to_string(p) + ", " + std::to_string(q);
+          CHECK(std::abs(matrix[p * words + q] - trace) < 1e-13, context);
+          CHECK(std::abs(product[p * words + q] - entry) < 1e-13, context);
+        }
+      for (int32_t i = 0; i < words; ++i) {
+        const std::complex<double> found(sums[2 * i], sums[2 * i + 1]);
+        CHECK(std::abs(found - total[i]) < 1e-12, std::to_string(i));
+      }
+    }
 }
 
 }  // namespace tests

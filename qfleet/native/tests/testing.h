@@ -26,6 +26,7 @@ namespace qfleet {
   extern const MatrixKernels kMatrix;   \
   extern const PulseKernels kPulse;     \
   extern const SplitKernels kSplit;     \
+  extern const WordKernels kWord;       \
   }
 QFLEET_DECLARE(baseline)
 QFLEET_DECLARE(avx2)
@@ -116,12 +117,13 @@ struct SetKernels {
   const MatrixKernels* matrix;
   const PulseKernels* pulse;
   const SplitKernels* split;
+  const WordKernels* word;
 };
 
 // The instruction sets that this machine supports, narrowest first.
 inline std::vector<SetKernels> SupportedSets() {
 #define QFLEET_SET(set) \
-  {#set, &set::kFloat, &set::kDouble, &set::kMatrix, &set::kPulse, &set::kSplit}
+  {#set, &set::kFloat, &set::kDouble, &set::kMatrix, &set::kPulse, &set::kSplit, &set::kWord}
   std::vector<SetKernels> sets = {QFLEET_SET(baseline)};
   [[maybe_unused]] const std::string best = InstructionSetName();
 #ifdef QFLEET_AVX2

@@ -34,6 +34,7 @@ void CorruptTrajectories(bool light);
 void Measurements(bool light);
 void HalfTurnPhases(bool light);
 void MatrixProducts(bool light);
+void PauliWordMatrices(bool light);
 void PulseProducts(bool light);
 void PulseGradients(bool light);
 void SplitStates(bool light);
