@@ -3,7 +3,11 @@
 Each step has other parameters than the one before, as in training: the engine keeps the matrices
 of the last parameters.
 
-python -m benchmarks.engine_step MODEL QUBITS BATCH
+python -m benchmarks.engine_step MODEL QUBITS BATCH [--method METHOD]
+
+The bound of state vectors is the longest of the times that multiply-adds, caches and memory take.
+The other methods have the bound of multiply-adds only. Circuits of `density_matrix` and
+`trajectories` have depolarizing noise after each moment.
 """
 
 import argparse
@@ -11,8 +15,10 @@ import itertools
 import statistics
 import time
 
-from benchmarks.circuit_models import MODELS, model, random_inputs
-from benchmarks.engine_model import compile_model, step_cost
+import numpy as np
+
+from benchmarks.circuit_models import MODELS, BenchmarkModel, model, random_inputs
+from benchmarks.engine_model import METHODS, STATE_VECTOR, compile_model, method_cost, step_cost
 from benchmarks.machine_peaks import MachinePeaks, measure_peaks
 from benchmarks.subprocess_protocol import peak_gib
 from qfleet.engine import library
@@ -25,11 +31,11 @@ CHUNKS_BYTES = 2 << 19
 """Two chunks of the engine, one of each state: they fill a core's second-level cache."""
 
 
-def main(name: str, qubits: int, batch: int) -> None:
+def main(name: str, qubits: int, batch: int, method: str) -> None:
     """Print the median time of a step by trained symbols, and the peak memory of the process."""
     definition = model(name, qubits)
     data = random_inputs(definition, batch, None)
-    compiled = compile_model(definition)
+    compiled = compile_model(definition, method=method)
     parameters = itertools.cycle([data.parameters, -data.parameters])
     times: list[float] = []
     end = time.monotonic() + SECONDS
@@ -39,19 +45,44 @@ def main(name: str, qubits: int, batch: int) -> None:
         compiled.value_and_gradient(data.angles, current, input_gradients=False)
         times.append(time.perf_counter() - start)
     median, memory = statistics.median(times[1:]), peak_gib()
+    rates = _state_rates if method == STATE_VECTOR else _method_rates
+    print(
+        f"{name}, {qubits} qubits, batch {batch}, {method}: {median * 1e3:.4g} ms per step,"
+        f" {memory:.2f} GiB at most, {rates(definition, data.angles, method, median)}"
+    )
+
+
+def _state_rates(
+    definition: BenchmarkModel, angles: np.ndarray, method: str, seconds: float
+) -> str:
+    """Describe the rates of a step of state vectors, and the bound that holds."""
+    batch, qubits = len(angles), len(definition.circuit.all_qubits())
     cost, states = step_cost(definition), tile_bytes(qubits, batch)
     peaks = _median_peaks(min(states, CHUNKS_BYTES))
     # States that fit into a thread's cache do not cross to memory.
     moved = cost.bytes if states > CHUNKS_BYTES else 0
     bounds = peaks.bounds(cost.operations, moved, cost.cached_bytes)
     longest = max(bounds, key=lambda name: bounds[name])
-    print(
-        f"{name}, {qubits} qubits, batch {batch}: {median * 1e3:.4g} ms per step,"
-        f" {memory:.2f} GiB at most, {batch * cost.operations / median / 1e9:.0f} of"
-        f" {peaks.operations / 1e9:.0f} Gflop/s, {batch * cost.cached_bytes / median / 1e9:.0f} of"
+    return (
+        f"{_gflops(batch * cost.operations / seconds, peaks)},"
+        f" {batch * cost.cached_bytes / seconds / 1e9:.0f} of"
         f" {peaks.cached_bytes / 1e9:.0f} GB/s in caches,"
-        f" {batch * bounds[longest] / median:.2f} of the bound ({longest})"
+        f" {batch * bounds[longest] / seconds:.2f} of the bound ({longest})"
     )
+
+
+def _method_rates(
+    definition: BenchmarkModel, angles: np.ndarray, method: str, seconds: float
+) -> str:
+    """Describe the rate of multiply-adds of a step, and its share of the machine's."""
+    batch, peaks = len(angles), _median_peaks(CHUNKS_BYTES)
+    rate = batch * method_cost(definition, angles, method) / seconds
+    share = rate / peaks.operations
+    return f"{_gflops(rate, peaks)}, {share:.2f} of the bound (multiply-adds)"
+
+
+def _gflops(rate: float, peaks: MachinePeaks) -> str:
+    return f"{rate / 1e9:.0f} of {peaks.operations / 1e9:.0f} Gflop/s"
 
 
 def tile_bytes(qubits: int, batch: int) -> int:
@@ -75,5 +106,6 @@ if __name__ == "__main__":
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("qubits", type=int)
     parser.add_argument("batch", type=int)
+    parser.add_argument("--method", choices=METHODS, default=STATE_VECTOR)
     arguments = parser.parse_args()
-    main(arguments.model, arguments.qubits, arguments.batch)
+    main(arguments.model, arguments.qubits, arguments.batch, arguments.method)
