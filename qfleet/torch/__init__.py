@@ -6,8 +6,9 @@
     QuantumConvolution             module: circuits on all patches of images
     expectation, state, sample     the same as functions of a compiled circuit (qfleet.compile)
 
-They work under torch.compile, DistributedDataParallel and Lightning. Tensors are on the CPU. The
-engine has threads of its own: qfleet.set_num_threads, OMP_NUM_THREADS or QFLEET_NUM_THREADS.
+They work under torch.compile, DistributedDataParallel and Lightning. Tensors may be on a GPU: they
+are copied to the host's memory, and results back. The engine has threads of its own:
+qfleet.set_num_threads, OMP_NUM_THREADS or QFLEET_NUM_THREADS.
 """
 
 from qfleet.torch.convolution import QuantumConvolution

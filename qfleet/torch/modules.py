@@ -27,7 +27,8 @@ class CircuitModule(nn.Module):
 
     It can be copied, pickled (for spawned processes, too) and saved by its state_dict, which holds
     the names of the angles, too: load_state_dict raises ArgumentError for angles of other names or
-    of another order. It is computed on the CPU; `to(torch.float64)` compiles it again.
+    of another order. `to(torch.float64)` compiles it again. `to("cuda")` moves the angles only: a
+    call copies its tensors to the host's memory, and the result back.
 
     Args:
         circuit: Any Cirq circuit of unitary gates. Every symbol that is not an input is trained.
@@ -113,7 +114,9 @@ class CircuitModule(nn.Module):
                     f"state_dict has no names for {prefix}angles, so their order is unknown: save"
                     " it with this version of qfleet, or copy the tensor to the module's angles"
                 )
-            if not isinstance(found, Tensor) or not torch.equal(found, self.get_extra_state()):
+            if not isinstance(found, Tensor) or not torch.equal(
+                found.cpu(), self.get_extra_state()
+            ):
                 raise ArgumentError(
                     f"state_dict has {prefix}angles of other names or in another order than"
                     f" {', '.join(self.parameter_names)[:200]}: load it into a module with the"
@@ -138,13 +141,7 @@ class CircuitModule(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "CircuitModule":
         """Compile the circuit again if `to`, `double` or the like change the dtype."""
-        probe = fn(self.angles.detach()[:0])
-        _require_supported(probe.dtype)
-        if probe.device.type != "cpu":
-            raise ArgumentError(
-                f"device is {probe.device}: the engine runs on the CPU, so move only the other"
-                " modules of the model"
-            )
+        _require_supported(fn(self.angles.detach()[:0]).dtype)
         super()._apply(fn, recurse)
         name = _COMPLEX[self.angles.dtype]
         if name != self.compiled.dtype.name:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import sympy
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import qfleet
 from qfleet.errors import ArgumentError
@@ -52,6 +54,17 @@ def test_fixed_circuits_have_no_trained_angles() -> None:
     layer = QuantumConvolution(patch_circuit(1), INPUTS, OBSERVABLES, 2, trainable=False)
     assert not [one for one in layer.parameters() if one.requires_grad]
     assert len(layer.state_dict()) == 2  # the angles, and their names
+
+
+def test_layer_on_a_gpu_returns_values_there() -> None:
+    layer = QuantumConvolution(patch_circuit(1), INPUTS, OBSERVABLES, 2)
+    # Tensors have shapes and devices, but no values.
+    with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True):
+        layer.to("cuda")
+        values = layer(torch.zeros(2, 2, 4, 4, device="cuda"))
+    assert layer.circuits[0].angles.is_cuda
+    assert values.is_cuda
+    assert values.shape == (2, 2, 3, 3)
 
 
 @pytest.mark.parametrize(

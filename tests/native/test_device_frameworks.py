@@ -19,15 +19,20 @@ ENGINES = ("cpu", "cuda")
 TOLERANCE = {"rtol": 0, "atol": 1e-5}
 
 
-def compile_circuit(engine: str, *, state: bool = False) -> qfleet.CompiledCircuit:
-    """Compile a circuit of three qubits in complex64."""
+def three_qubits() -> tuple[cirq.Circuit, list[cirq.PauliString]]:
+    """Return a circuit of three qubits, and its observables."""
     qubits = cirq.LineQubit.range(3)
     symbols = sympy.symbols((*INPUTS, *PARAMETERS))
     gates = [cirq.ry(symbol).on(qubits[at % 3]) for at, symbol in enumerate(symbols)]
     circuit = cirq.Circuit(cirq.H.on_each(qubits), gates, cirq.CZ(*qubits[:2]), cirq.T(qubits[1]))
-    observables = () if state else [cirq.X(one) for one in qubits]
+    return circuit, [cirq.X(one) for one in qubits]
+
+
+def compile_circuit(engine: str, *, state: bool = False) -> qfleet.CompiledCircuit:
+    """Compile the circuit in complex64."""
+    circuit, sums = three_qubits()
     return qfleet.compile(
-        circuit, INPUTS, PARAMETERS, observables, dtype="complex64", device=engine
+        circuit, INPUTS, PARAMETERS, () if state else sums, dtype="complex64", device=engine
     )
 
 
@@ -74,8 +79,8 @@ def test_torch_states_and_samples_are_on_the_gpu() -> None:
 
 def test_torch_module_trains_on_the_gpu() -> None:
     torch = pytest.importorskip("torch")
-    compiled = compile_circuit("cuda")
-    layer = qfleet.torch.Expectation(compiled).to("cuda")
+    circuit, sums = three_qubits()
+    layer = qfleet.torch.Expectation(circuit, INPUTS, sums).to("cuda")
     model = torch.nn.Sequential(layer, torch.nn.Linear(3, 1, device="cuda"))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     inputs = torch.tensor(POINT[0], dtype=torch.float32, device="cuda")
