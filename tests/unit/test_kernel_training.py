@@ -1,6 +1,7 @@
 """MODEL=kernel: tiles of the matrix, the fit, the Keras model, its settings and its report."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +24,11 @@ from common.models.kernel_machine import (
 from common.settings import Settings
 from common.tuning import FOLDS, STRENGTHS
 from inference.kernel_figures import KernelFigures, measure_kernel
+from qfleet.engine import memory
 from qfleet.kernels import FidelityKernel
 from training.kernel.fit import Fit, Tuning, fit, tune
 from training.kernel.tiles import TilePlan, assemble, compute_tiles, read_tile
+from training.kernel.trainer import open_kernel_trainer
 
 CLASSES = Target("classes", "label", ("a", "b", "c"))
 BANDWIDTH = 0.125
@@ -205,6 +208,15 @@ def test_kernel_refuses_settings_that_it_does_not_have(argument: str) -> None:
 def test_more_features_than_qubits_name_both() -> None:
     with pytest.raises(SettingsError, match=r"QUBITS=2 .* 3 features"):
         kernel_circuit(kernel_settings("QUBITS=2").model, 3, BANDWIDTH)
+
+
+def test_matrix_beyond_the_memory_names_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 24 * 1000**2)
+    chief = SimpleNamespace(is_chief=True)
+    context: Any = SimpleNamespace(cluster=chief, data=SimpleNamespace(rows=lambda split: 5000))
+    opened = open_kernel_trainer(context)
+    with pytest.raises(SettingsError, match="set TRAIN_EXAMPLES=1000 or less"):
+        opened.__enter__()
 
 
 def test_figures_show_blocks_spectrum_and_widths(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from tests.support.layer_cases import (
     trained,
 )
 
+FILES = Path(__file__).parents[1] / "keras" / "files"
+
 
 @pytest.fixture(scope="module")
 def model() -> keras.Model:
@@ -98,6 +100,19 @@ def test_saved_weights_are_loaded(model: keras.Model, tmp_path: Path) -> None:
     other = mixed()
     other.load_weights(tmp_path / "weights.h5")
     np.testing.assert_allclose(other(FEATURES), model(FEATURES), atol=1e-6)
+
+
+def test_weights_of_keras_3_are_loaded() -> None:
+    model = keras.models.load_model(FILES / "legacy.keras", compile=False)
+    expected = model(ANGLES)
+    model.set_weights([0 * one for one in model.get_weights()])
+    model.load_weights(FILES / "torch.keras")
+    np.testing.assert_allclose(model(ANGLES), expected, atol=1e-5)
+
+
+def test_model_of_keras_3_is_refused() -> None:
+    with pytest.raises((TypeError, ValueError), match="Functional"):
+        keras.models.load_model(FILES / "torch.keras")
 
 
 @pytest.mark.parametrize("file", ["w.weights.h5", "checkpoint"])
