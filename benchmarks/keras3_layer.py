@@ -21,7 +21,7 @@ from benchmarks.subprocess_protocol import Channel, Message, SubprocessSystem, v
 from benchmarks.systems import ROOT
 from benchmarks.torch_module import LEARNING_RATE, MAX_LOSS_DIFFERENCE, training_problem
 
-LEGACY = "legacy"
+LEGACY, COMPILED = "legacy", "torch-compiled"
 EPOCH_STEPS, WARM_UP_EPOCHS = 100, 3
 Epoch = Callable[[], float]
 """An epoch of training, which returns the mean loss."""
@@ -31,13 +31,19 @@ ENVIRONMENTS = {
     "tensorflow": ".venv",
     "jax": ".venv-peers",
     "torch": ".venv-peers",
+    COMPILED: ".venv-peers",
 }
-"""Backends of Keras 3, or legacy Keras, and the environment of each."""
+"""Backends of Keras 3, PyTorch also with jit_compile=True, or legacy Keras; their environments."""
 
 
 def packages_of(system: str) -> list[str]:
     """Return the packages whose versions are printed."""
-    return ["tensorflow", "tf_keras"] if system == LEGACY else [system, "keras"]
+    return ["tensorflow", "tf_keras"] if system == LEGACY else [_backend(system), "keras"]
+
+
+def _backend(system: str) -> str:
+    """Return the backend of Keras 3 of a system."""
+    return "torch" if system == COMPILED else system
 
 
 def training_epoch(system: str, case: Message) -> Epoch:
@@ -52,7 +58,8 @@ def training_epoch(system: str, case: Message) -> Epoch:
     layer = make_layer(layer_class)
     model = keras.Sequential([keras.Input((data.angles.shape[1],)), layer])
     layer.set_weights([data.parameters])
-    model.compile(keras.optimizers.Adam(LEARNING_RATE), "mse")
+    compiled = {"jit_compile": True} if system == COMPILED else {}
+    model.compile(keras.optimizers.Adam(LEARNING_RATE), "mse", **compiled)
     rows, labels = (np.tile(one, (EPOCH_STEPS, 1)) for one in (data.angles, data.labels))
 
     def epoch() -> float:
@@ -70,18 +77,18 @@ def _keras_of(system: str, threads: int) -> tuple[Any, Any]:
 
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         return keras, Expectation
-    os.environ["KERAS_BACKEND"] = system
+    os.environ["KERAS_BACKEND"] = backend = _backend(system)
     import keras
 
     import qfleet
     from qfleet.keras import Expectation
 
     qfleet.set_num_threads(threads)
-    if system == "tensorflow":
+    if backend == "tensorflow":
         import tensorflow
 
         tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
-    if system == "torch":
+    if backend == "torch":
         import torch
 
         torch.set_num_threads(threads)

@@ -122,10 +122,10 @@ class _TensorFlowCircuit(BackendCircuit):
         )
 
     def expectation(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
-        return self.simulator.expectation(inputs, parameters, *states)
+        return self.simulator.expectation(inputs, keras.ops.convert_to_tensor(parameters), *states)
 
     def state(self, inputs: Tensor, parameters: Tensor, *states: Tensor) -> Tensor:
-        return self.simulator.state(inputs, parameters, *states)
+        return self.simulator.state(inputs, keras.ops.convert_to_tensor(parameters), *states)
 
     def describe(self) -> str:
         return self.simulator.describe()

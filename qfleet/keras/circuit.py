@@ -161,6 +161,8 @@ class CircuitLayer(keras.layers.Layer):
     def _real(self, angles: Tensor) -> Tensor:
         """Return angles in the precision of the circuit; a cast would drop imaginary parts."""
         dtype = keras.backend.standardize_dtype(angles.dtype)
+        if dtype == self.variable_dtype:  # keras.ops takes as long as a small circuit
+            return angles
         if dtype.startswith("complex") or dtype == "string":
             raise ArgumentError(f"the layer {self.name} takes real angles, not {dtype}")
         return keras.ops.cast(angles, self.variable_dtype)
@@ -171,6 +173,8 @@ class CircuitLayer(keras.layers.Layer):
 
     def _rounded(self, values: Tensor) -> Tensor:
         """Return results in the layer's dtype, which is lower in mixed precision."""
+        if self.compute_dtype == self.variable_dtype:
+            return values
         return keras.ops.cast(values, self.compute_dtype)
 
     def _check_shapes(self, shapes: Sequence[Shape], **widths: int) -> None:
@@ -278,7 +282,7 @@ class TrainedCircuit(CircuitLayer):
 
         They are [B, inputs] angles, the weight [parameters], and [B, 2**N] initial states, if any.
         """
-        trained = keras.ops.convert_to_tensor(self.angles)
+        trained = self.angles.value
         given = inputs if isinstance(inputs, list | tuple) else [inputs]
         if not self.initial_states:
             return self._real(given[0]), trained

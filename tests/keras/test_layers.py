@@ -165,6 +165,9 @@ def test_convolution_equals_each_patch_of_each_circuit() -> None:
                 compiled.expectation(pixels, array(circuit.angles)),
                 atol=1e-12,
             )
+    fixed = QuantumConvolution(circuits, patches.INPUTS, patches.OBSERVABLES, 2, trainable=False)
+    fixed.build(images.shape)
+    assert (len(fixed.weights), fixed.trainable_weights) == (2, [])
 
 
 def test_noise_and_sampling_reach_the_engine() -> None:
@@ -230,6 +233,9 @@ def test_unsupported_arguments_are_refused() -> None:
     layer = QuantumConvolution(patch, patches.INPUTS, patches.OBSERVABLES, 2)
     with pytest.raises(ArgumentError, match="images have shape"):
         layer(np.zeros((2, 4, 4)))
+    strided = QuantumConvolution(patch, patches.INPUTS, patches.OBSERVABLES, 2, stride=2)
+    with pytest.raises(ArgumentError, match=r"width 5, which patches of 2 pixels .* to 4 or 6"):
+        strided(np.zeros((2, 4, 5, 2)))
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="only JAX has a switch for 64 bits")
