@@ -25,7 +25,8 @@ def test_killed_training_of_states_has_equal_weights(start, tmp_path):
     assert_killed_run_has_equal_weights(start, tmp_path, *COMMON, *digits)
 
 
-def test_table_of_300_columns_trains_and_is_inferred(start, tmp_path):
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.nightly), 2])
+def test_table_of_300_columns_trains_and_is_inferred(start, tmp_path, shards):
     random = np.random.default_rng(0)
     labels, centers = random.integers(2, size=120), random.normal(size=(2, 300))
     frame = pd.DataFrame(centers[labels] + random.normal(size=(120, 300)))
@@ -33,7 +34,7 @@ def test_table_of_300_columns_trains_and_is_inferred(start, tmp_path):
     frame.assign(label=labels).to_csv(tmp_path / "table.csv", index=False)
     frame.head(7).to_csv(tmp_path / "new.csv", index=False)
     settings = (f"DATA={tmp_path / 'table.csv'}", "QUBITS=9", "EPOCHS=5", "BATCH=16")
-    trained = start(tmp_path, *COMMON, *settings)
+    trained = start(tmp_path, *COMMON, *settings, f"STATE_SHARDS={shards}")
     assert trained.wait() == 0, trained.output
     assert "300 columns, normalized per row to the 512 amplitudes of 9 qubits" in trained.output
     (recorded,) = re.findall(r"test mse ([0-9.]+), accuracy ([0-9.]+)", trained.output)
