@@ -33,6 +33,8 @@ def test_pennylane_page_runs(plugin_folder: Path, monkeypatch: pytest.MonkeyPatc
     names = names_of("pennylane.md")
     assert names["values"].shape == (32,)
     assert names["weights"].grad.abs().sum() > 0
+    assert names["state_values"].shape == (32,)
+    assert names["features"].grad.abs().sum() > 0
     # The compiled circuit is a rotation by x, a CNOT and a rotation by w on qubit 1.
     expected = np.cos([0.1, 0.2]) * np.cos(0.3)
     assert names["readouts"][:, 0] == pytest.approx(expected, abs=1e-12)

@@ -285,5 +285,7 @@ def test_states_without_norm_one_are_refused() -> None:
     for known in (states, gradient):
         with pytest.raises(ArgumentError, match=r"initial_states\[0\] has the norm 2"):
             known(*arguments)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="norm"):
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match=r"state 0 has the norm 2\.000000, which must be 1"
+    ):
         jax.jit(states)(*arguments).block_until_ready()
