@@ -10,16 +10,20 @@ time is the median of the rounds. The values of the common rows are compared fir
 
 `FidelityStatevectorKernel` of Qiskit Machine Learning computes the whole matrix once, if the
 package is installed: `.venv-peers` has Qiskit, but not this package.
+
+A table shows the cost by the number of rows: that of the states, which is linear, and of the rest,
+which is a matrix product. Its rate is compared with the rate of one product of the same blocks.
 """
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pennylane as qml
 
 import qfleet
+from benchmarks.markdown import table
 from benchmarks.turns import median_seconds
 from qfleet.circuits import zz_feature_map
 from qfleet.kernels import FidelityKernel
@@ -27,13 +31,16 @@ from qfleet.kernels import FidelityKernel
 ROWS, QUBITS, LAYERS = 1000, 10, 2
 PEER_ROWS, ROUNDS = 24, 5
 MOST_SECONDS, LEAST_RATIO, LEAST_QISKIT_RATIO = 1.5, 100, 20
+TABLE_ROWS, BLOCK = (250, 500, 1000, 2000, 4000), (256, 4096)
 
 
 def main() -> None:
     """Print seconds and the ratio."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels")
     parser.add_argument("--peer-rows", type=int, default=PEER_ROWS, help="rows of PennyLane")
-    few = parser.parse_args().peer_rows
+    parser.add_argument("--rows", type=int, nargs="+", default=TABLE_ROWS, help="of the table")
+    options = parser.parse_args()
+    few = options.peer_rows
     rows = np.random.default_rng(0).uniform(0, 2 * np.pi, (ROWS, QUBITS))
     model = zz_feature_map(QUBITS, LAYERS)
     kernel = FidelityKernel(model.circuit, model.inputs)
@@ -58,6 +65,27 @@ def main() -> None:
         f"ratio: {scaled / own:,.0f} (at least {LEAST_RATIO})"
     )
     report_qiskit(rows, kernel(rows), own)
+    print(cost_by_rows(kernel, options.rows))
+
+
+def cost_by_rows(kernel: FidelityKernel, numbers: Sequence[int]) -> str:
+    """Return a table of the times of states and of the rest, by the number of rows."""
+    random = np.random.default_rng(1)
+    left, right = (random.normal(size=(size, 2**QUBITS)).astype(np.complex128) for size in BLOCK)
+    (product,) = median_seconds([lambda: left @ right.T], ROUNDS)
+    peak = 8 * left.size * BLOCK[1] / product  # a complex product has 8 operations
+    lines = []
+    for number in numbers:
+        rows = random.uniform(0, 2 * np.pi, (number, QUBITS))
+        states, whole = median_seconds(
+            [lambda rows=rows: kernel.compiled.state(rows), lambda rows=rows: kernel(rows)], ROUNDS
+        )
+        rate = 4 * number**2 * 2**QUBITS / (whole - states)  # half of the products
+        figures = (1e3 * states, 1e6 * states / number, 1e3 * (whole - states), rate / 1e9)
+        lines.append([f"{number:,}", *(f"{one:.3g}" for one in figures), f"{rate / peak:.2f}"])
+    columns = ["rows", "states, ms", "us per row", "rest, ms", "Gflop/s of the rest"]
+    share = f"of {peak / 1e9:.0f} Gflop/s of one product"
+    return table([*columns, share], lines)
 
 
 def report_qiskit(rows: np.ndarray, expected: np.ndarray, own: float) -> None:
