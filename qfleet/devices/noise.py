@@ -74,6 +74,31 @@ def read_letters(observables: Iterable[cirq.PauliSum]) -> dict[cirq.Qid, set[cir
     return found
 
 
+@checked(circuit=CIRCUIT, calibration=Calibration.check)
+def circuit_duration(circuit: cirq.AbstractCircuit, calibration: Calibration) -> float:
+    """Return the time of a mapped circuit on its device in nanoseconds, before the readout.
+
+    Gates begin as soon as their qubits are free; rotations about Z take no time.
+
+    Args:
+        circuit: Circuit of `map_to_device`.
+        calibration: The device.
+
+    Raises:
+        NoiseError: The device has no gate on some qubits, so the circuit is not mapped to it.
+    """
+    free: dict[cirq.Qid, float] = {}
+    for one in circuit.all_operations():
+        if isinstance(one.gate, cirq.ZPowGate):
+            continue
+        duration = gate_rates(calibration, one.qubits)[0].duration
+        if isinstance(one.gate, TimedGate):
+            duration = float(one.gate.duration.total_nanos())
+        start = max(free.get(qubit, 0.0) for qubit in one.qubits)
+        free |= dict.fromkeys(one.qubits, start + duration)
+    return max(free.values(), default=0.0)
+
+
 class _Schedule:
     """The times at which qubits are free, in nanoseconds."""
 

@@ -19,11 +19,8 @@ from qfleet.argument_checks import (
     shown,
 )
 from qfleet.devices.calibration import Calibration
-from qfleet.devices.fidelity import predict_fidelity
-from qfleet.devices.mapping import map_to_device
 from qfleet.errors import ArgumentError
 from qfleet.problems.hamiltonian import Hamiltonian, lowest_eigenvalue
-from qfleet.search.cost import circuit_cost
 from qfleet.search.crew import Crew
 from qfleet.search.data_task import DataTask
 from qfleet.search.data_trainer import DataTrainer
@@ -33,14 +30,15 @@ from qfleet.search.growth import Adapt, Growth
 from qfleet.search.history import append, identity_of, resumed
 from qfleet.search.methods import Random, SearchMethod, Task
 from qfleet.search.optimizers import adam, lbfgs
-from qfleet.search.records import Candidate, Result
+from qfleet.search.priced import priced, require_device
+from qfleet.search.records import Result
 from qfleet.search.screening import Screening
-from qfleet.search.search_result import SearchResult, circuit_of
+from qfleet.search.search_result import SearchResult
 from qfleet.search.space import Space
 from qfleet.search.trainer import energy_trainer
-from qfleet.search.training import Trained, Training
+from qfleet.search.training import Training
 
-OBJECTIVES = ("error", "two_qubit_gates", "depth", "fidelity")
+OBJECTIVES = ("error", "two_qubit_gates", "depth", "fidelity", "duration")
 MAX_REFERENCE_QUBITS = 14
 """Widest observable that is diagonalised for a reference."""
 
@@ -106,8 +104,9 @@ def search(
             the loss of all training rows.
         seconds: Most seconds.
         seed: Seed of all random numbers. Equal seeds give equal histories.
-        calibration: A device, for which each result has a predicted fidelity.
-        objectives: What the front minimises, of OBJECTIVES; "fidelity" is maximised.
+        calibration: A device, for which each result has a predicted fidelity and a duration.
+        objectives: What the front minimises, of OBJECTIVES; "fidelity" is maximised, and
+            "duration" is the wall time of a run on the device. Both need a calibration.
         reference: The energy that errors refer to; the exact one of the Hamiltonian unless given.
         file: A file of JSON lines that the history is written to. A search that finds one of the
             same problem, space, method and seed continues it.
@@ -129,15 +128,18 @@ def search(
             all gates commute with the Hamiltonian; the file is of another search; or an external
             program fails.
         CircuitError: A gate or the Hamiltonian is not supported, or acts on other qubits.
+        NoiseError: The device has too few qubits, or can't run a gate of the space.
     """
     start = time.monotonic()
     chosen = _method(method)
     _require_budget(evaluations, seconds, chosen)
-    _require_fidelity(objectives, calibration)
+    _require_device(objectives, calibration)
     if len(space.qubits) > MAX_QUBITS:
         raise ArgumentError(
             f"space has {len(space.qubits)} qubits: circuits of up to {MAX_QUBITS} are searched"
         )
+    if calibration is not None:
+        require_device(space, calibration)
     training = Training(optimizer, _OPTIMIZERS[optimizer], steps, tolerance, starts, 0.3)
     screening: Screening | None
     if isinstance(problem, DataTask):
@@ -172,7 +174,7 @@ def search(
             random = np.random.default_rng([seed, generation, 1])
             trained = crew.train(candidates, random)
             found = [
-                _result(space, one, got, exact, calibration, generation, len(candidates))
+                priced(space, one, got, exact, calibration, generation, len(candidates))
                 for one, got in zip(candidates, trained, strict=True)
             ]
             append(file, identity, found, first=not history)
@@ -242,46 +244,10 @@ def _require_budget(evaluations: int | None, seconds: float | None, method: Sear
         raise ArgumentError(f"seconds is {seconds:g}: pass a positive number")
 
 
-def _require_fidelity(objectives: Sequence[str], calibration: Calibration | None) -> None:
+def _require_device(objectives: Sequence[str], calibration: Calibration | None) -> None:
     if not objectives:
         raise ArgumentError(f"objectives is empty: name some of {', '.join(OBJECTIVES)}")
-    if "fidelity" in objectives and calibration is None:
-        raise ArgumentError("objectives has fidelity, but calibration is missing: pass a device")
-
-
-def _result(
-    space: Space,
-    candidate: Candidate,
-    trained: Trained,
-    exact: float | None,
-    calibration: Calibration | None,
-    generation: int,
-    size: int,
-) -> Result:
-    done = candidate.trained(trained.angles)
-    circuit = cirq.resolve_parameters(circuit_of(space, done), _sample_features(space))
-    cost = circuit_cost(circuit)
-    fidelity = None
-    if calibration is not None:
-        mapped = map_to_device(circuit, calibration, qubits=space.qubits)
-        fidelity = predict_fidelity(mapped.circuit, calibration)
-    error = trained.error
-    if error is None:
-        error = trained.energy - (exact or 0.0)
-    return Result(
-        done,
-        trained.energy,
-        error,
-        *cost,
-        fidelity,
-        trained.evaluations,
-        generation,
-        size,
-        trained.head,
-    )
-
-
-def _sample_features(space: Space) -> dict[str, float]:
-    """Return values of features that no circuit is simpler for, by which its price is counted."""
-    names = sorted({gate.feature for gate in space.gates} - {""})
-    return {name: 0.7 + 0.013 * at for at, name in enumerate(names)}
+    if calibration is None and (needed := {"fidelity", "duration"} & {*objectives}):
+        raise ArgumentError(
+            f"objectives has {min(needed)}, but calibration is missing: pass a device"
+        )

@@ -168,6 +168,8 @@ def last_generation(history: Sequence[Result]) -> list[Result]:
 
 def objective(result: Result, name: str) -> float:
     """Return an objective of a result, to be minimised."""
+    if name == "duration":
+        return np.nan if result.duration is None else result.duration
     if name == "fidelity":
         return np.nan if result.fidelity is None else 1 - result.fidelity
     return float(getattr(result, name))

@@ -55,6 +55,8 @@ class Result:
         generation: Number of its generation, from 0.
         size: Number of results of this generation.
         head: Of a task of data, the trained weights of the head; see `DataTask.outputs`.
+        duration: Wall time of a run of its circuit on the device in nanoseconds; None without a
+            calibration.
     """
 
     candidate: Candidate
@@ -67,6 +69,7 @@ class Result:
     generation: int
     size: int
     head: tuple[float, ...] = ()
+    duration: float | None = None
 
     def to_json(self) -> str:
         """Return the result as one line of JSON."""

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import sympy
 
-from qfleet.devices import Calibration, QubitCalibration
+from qfleet.devices import Calibration, QubitCalibration, map_to_device
 from qfleet.devices.calibration import PairCalibration
-from qfleet.errors import ArgumentError, CircuitError, LibraryError
+from qfleet.devices.noise import circuit_duration
+from qfleet.errors import ArgumentError, CircuitError, LibraryError, NoiseError
 from qfleet.problems import Hamiltonian, named
 from qfleet.search import (
     Adapt,
@@ -33,8 +34,22 @@ from qfleet.search import (
 )
 from qfleet.search.external import proposal
 from qfleet.search.qasm import from_qasm
+from tests.support.devices import made_up_device
 
 LINE = cirq.LineQubit.range(4)
+
+
+class Undecomposable(cirq.Gate):
+    """A gate on three qubits that has a unitary only."""
+
+    def _num_qubits_(self) -> int:
+        return 3
+
+    def _unitary_(self) -> np.ndarray:
+        return np.diag(np.exp(0.1j * np.arange(8) ** 2))
+
+    def _decompose_(self, qubits: Sequence[cirq.Qid]) -> object:
+        return NotImplemented
 
 
 def hydrogen() -> Hamiltonian:
@@ -154,6 +169,42 @@ def test_fidelity_is_an_objective_with_a_calibration() -> None:
     assert best.fidelity is not None
     assert 0.5 < best.fidelity < 1
     assert any(one.fidelity == best.fidelity for one in found.front)
+
+
+def test_duration_is_the_wall_time_on_the_device() -> None:
+    qubits = {str(at): QubitCalibration(t1=100, t2=80, duration=20 + at) for at in range(3)}
+    pairs = {(str(at), str(at + 1)): PairCalibration(duration=100 * (at + 1)) for at in range(2)}
+    device = Calibration("line", "cz", "sx", qubits, pairs)
+    turn = cirq.ry(sympy.Symbol("a"))(LINE[2])
+    gates = [cirq.CZ(*LINE[:2]), cirq.CZ(*LINE[1:3]), cirq.H(LINE[0]), turn]
+    space = Space.of_operations(gates)
+    found = search(
+        *(next(named("tfim:3:1.0").members()), space, Random(8, 6)),
+        evaluations=8, steps=5, calibration=device, objectives=("error", "duration"),
+    )  # fmt: skip
+    for one in found.history:
+        mapped = map_to_device(found.circuit(one), device, qubits=space.qubits)
+        assert one.duration == circuit_duration(mapped.circuit, device)
+    line = cirq.LineQubit.range(3)
+    gates = [cirq.X(line[0]), cirq.CZ(*line[:2]), cirq.Z(line[1]), cirq.CZ(*line[1:])]
+    assert circuit_duration(cirq.Circuit(gates), device) == 20 + 100 + 200
+    assert circuit_duration(cirq.Circuit(gates[2]), device) == 0
+    assert found.front[-1].duration == min(one.duration or 0 for one in found.history)
+
+
+@pytest.mark.parametrize(
+    ("qubits", "gate", "text"),
+    [(3, cirq.ry(sympy.Symbol("a"))(LINE[0]), "3"), (6, Undecomposable()(*LINE[:3]), "compiled")],
+)
+def test_device_that_lacks_something_ends_a_search_at_once(
+    qubits: int, gate: cirq.Operation, text: str, tmp_path: Path
+) -> None:
+    space = Space.of_operations([gate], qubits=LINE)
+    options = {"evaluations": 9, "file": tmp_path / "h.jsonl"}
+    with pytest.raises(NoiseError, match=text) as caught:
+        search(ising(), space, Random(4), calibration=made_up_device(qubits=qubits), **options)
+    assert "\n" not in str(caught.value)
+    assert not options["file"].exists()
 
 
 METHODS = {
@@ -280,6 +331,7 @@ def commuting() -> Space:
         (lambda: (ising(), blocks(3)), {"evaluations": 99}, "not among the qubits"),
         (lambda: (ising(), blocks(4)), {"evaluations": 99, "objectives": ()}, "empty"),
         (lambda: (ising(), blocks(4)), {"evaluations": 99, "objectives": ("fidelity",)}, "device"),
+        (lambda: (ising(), blocks(4)), {"evaluations": 99, "objectives": ("duration",)}, "device"),
         (lambda: (ising(), blocks(4)), {"evaluations": 99, "objectives": ("size",)}, "choose"),
         (lambda: (ising(), blocks(4), GatePruning()), {"evaluations": 9}, "start is missing"),
     ],
