@@ -17,10 +17,11 @@ from common import storage
 from common.errors import SettingsError
 from common.metrics import is_higher_better, line
 from common.runs import Run
+from qfleet.rungs import rungs_of
 from studies.definition import StudyDefinition
 from studies.folder import Trial
 from studies.optuna_import import import_optuna
-from studies.rungs import first_rung, rungs_of
+from studies.rungs import first_rung
 
 LOCAL_INTERVAL_SECONDS = 0.2
 """Interval between two looks at running trials; for those in a bucket, it is that of uploads."""

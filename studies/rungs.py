@@ -7,24 +7,10 @@ from collections.abc import Sequence
 
 from common.errors import SettingsError
 from common.settings.options import StudyOptions
+from qfleet.rungs import first_of_two
 
 LOSS_SETTINGS = ("loss", "task")
 """Settings that change the meaning of the loss."""
-
-
-def rungs_of(epochs: int, first: int, factor: int) -> list[int]:
-    """Return the epochs of the rungs of a trial.
-
-    Args:
-        epochs: EPOCHS of the trial.
-        first: Epochs of the first rung.
-        factor: REDUCTION_FACTOR.
-    """
-    rungs = []
-    while first < epochs:
-        rungs.append(first)
-        first *= factor
-    return rungs
 
 
 def first_rung(options: StudyOptions, epochs: int) -> int:
@@ -34,7 +20,7 @@ def first_rung(options: StudyOptions, epochs: int) -> int:
         options: Options of the study.
         epochs: EPOCHS, the smallest one if it is varied.
     """
-    return options.min_epochs or -(-epochs // options.reduction_factor**2)
+    return options.min_epochs or first_of_two(epochs, options.reduction_factor)
 
 
 def check_pruner(

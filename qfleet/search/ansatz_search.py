@@ -68,6 +68,7 @@ _PROBLEM = instance(
     steps=integer(1),
     tolerance=number,
     starts=integer(1),
+    reduction_factor=integer(1),
     workers=integer(1),
 )
 def search(
@@ -86,6 +87,7 @@ def search(
     steps: int = 200,
     tolerance: float = 1e-8,
     starts: int = 1,
+    reduction_factor: int = 1,
     workers: int = 1,
     target: Callable[[Result], bool] | None = None,
     progress: Callable[[Sequence[Result]], None] | None = None,
@@ -114,6 +116,8 @@ def search(
         steps: Most evaluations of a start.
         tolerance: A start ends where its energy improves by less, in the unit of the energy.
         starts: Starts per candidate; those after the first begin near its angles.
+        reduction_factor: Early stop in groups: one of this many candidates with as many gates that
+            entangle is trained further after a part of the steps, twice; 1 for no such stop.
         workers: Processes that train candidates side by side: those of different programs, and rows
             of data. The history does not depend on it. A script needs the usual
             `if __name__ == "__main__":`.
@@ -140,7 +144,9 @@ def search(
         )
     if calibration is not None:
         require_device(space, calibration)
-    training = Training(optimizer, _OPTIMIZERS[optimizer], steps, tolerance, starts, 0.3)
+    training = Training(
+        optimizer, _OPTIMIZERS[optimizer], steps, tolerance, starts, 0.3, reduction_factor
+    )
     screening: Screening | None
     if isinstance(problem, DataTask):
         observable, exact, screen = problem, reference, None

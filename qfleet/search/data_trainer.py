@@ -39,7 +39,7 @@ class DataTrainer:
             raise ArgumentError(
                 f"space encodes {min(other)}, which is not a feature: pass inputs of the task"
             )
-        self._task, self._training = task, training
+        self._space, self._task, self._training = space, task, training
         readouts = [cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in space.qubits]
         self._program = SuperCircuit(space.gates, readouts, space.qubits, space.start)
         names = [gate.feature for gate in space.gates for _ in gate.angles]
@@ -91,7 +91,11 @@ class DataTrainer:
             return loss.values, np.concatenate([by_angles, *by_head], axis=1)
 
         minima = training.optimizer(
-            function, start, evaluations=training.evaluations, tolerance=training.tolerance
+            function,
+            start,
+            evaluations=training.evaluations,
+            tolerance=training.tolerance,
+            halving=training.halving(self._space, candidates, 1),
         )
         found, heads = minima.points[:, : program.angles], minima.points[:, program.angles :]
         readouts, _ = self._readouts(masks, found, task.validation)

@@ -51,6 +51,7 @@ def identity_of(
         settings,
         [training.name, training.evaluations, training.tolerance, training.starts],
         None if exact is None else round(exact, 6),
+        *([training.reduction] if training.reduction > 1 else []),
     ]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return json.dumps({"search": digest, "method": method.name, "seed": seed})

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qfleet.search.halving import Halving
+
 Function = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Takes rows [k] and their points [k, D]; returns values [k] and gradients [k, D]."""
 
@@ -38,6 +40,7 @@ def adam(
     *,
     evaluations: int,
     tolerance: float = 1e-8,
+    halving: Halving | None = None,
     rate: float = 0.05,
 ) -> Minima:
     """Minimise by Adam (arXiv:1412.6980), with the best point of each row as its result.
@@ -48,6 +51,7 @@ def adam(
         evaluations: Most evaluations of a row.
         tolerance: Where the best value of a row improves by less in 10 steps, the row continues at
             its best point with a third of its learning rate; it stops at a 1,000th of the first.
+        halving: Which rows are trained further at its rungs; all unless given.
         rate: First learning rate, in the unit of the angles.
     """
     count = len(start)
@@ -77,11 +81,18 @@ def adam(
         for state in (first, second, steps, quiet):
             state[stuck] = 0
         rows = rows[rates[rows] > rate / 1000]
+        if halving is not None and len(rows):
+            rows = halving.continuing(rows, int(counts[rows[0]]), lowest)
     return Minima(best, lowest, counts)
 
 
 def lbfgs(
-    function: Function, start: np.ndarray, *, evaluations: int, tolerance: float = 1e-8
+    function: Function,
+    start: np.ndarray,
+    *,
+    evaluations: int,
+    tolerance: float = 1e-8,
+    halving: Halving | None = None,
 ) -> Minima:
     """Minimise by L-BFGS with a backtracking line search; each call computes one point of each row.
 
@@ -91,6 +102,7 @@ def lbfgs(
         evaluations: Most evaluations of a row.
         tolerance: A row stops where its value improves by less in each of 4 steps, or where its
             gradient is below the square root of this divided by 100.
+        halving: As for `adam`.
     """
     count, size = start.shape
     points = start.copy()
@@ -134,6 +146,8 @@ def lbfgs(
             lengths[done] = 1.0
         flat = np.abs(gradients[rows]).max(axis=1) <= least
         rows = rows[~flat & (quiet[rows] < _QUIET) & (lengths[rows] > _LEAST_STEP)]
+        if halving is not None and len(rows):
+            rows = halving.continuing(rows, int(counts[rows[0]]), values)
     return Minima(points, values, counts)
 
 

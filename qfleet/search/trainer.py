@@ -184,7 +184,11 @@ class CandidateTrainer:
             points[row * count : (row + 1) * count, own] = one.angles
             points[row * count + 1 : (row + 1) * count, own] += part.offsets[row]
         minima = training.optimizer(
-            function, points, evaluations=training.evaluations, tolerance=training.tolerance
+            function,
+            points,
+            evaluations=training.evaluations,
+            tolerance=training.tolerance,
+            halving=training.halving(self._space, part.candidates, count),
         )
         found = []
         for row, own in enumerate(columns):

@@ -6,15 +6,23 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from qfleet.search.halving import Halving
 from qfleet.search.optimizers import Function, Minima
 from qfleet.search.records import Candidate
+from qfleet.search.space import Space
 
 
 class Optimizer(Protocol):
     """An optimizer of `qfleet.search.optimizers`."""
 
     def __call__(
-        self, function: Function, start: np.ndarray, *, evaluations: int, tolerance: float
+        self,
+        function: Function,
+        start: np.ndarray,
+        *,
+        evaluations: int,
+        tolerance: float,
+        halving: Halving | None = None,
     ) -> Minima:
         """Minimise."""
 
@@ -30,6 +38,8 @@ class Training:
         tolerance: A start ends where its energy improves by less, in the unit of the energy.
         starts: Starts per candidate: the first at its own angles, the others near them.
         spread: Standard deviation of the angles of the other starts, in the unit of the angles.
+        reduction: One of this many candidates with as many gates that entangle is trained further
+            at each rung of `Halving`; 1 for all.
     """
 
     name: str
@@ -38,6 +48,21 @@ class Training:
     tolerance: float
     starts: int
     spread: float
+    reduction: int = 1
+
+    def halving(self, space: Space, candidates: Sequence[Candidate], starts: int) -> Halving:
+        """Return which starts of candidates are trained further.
+
+        Args:
+            space: The space of the candidates. Circuits of a user are not compared.
+            candidates: The candidates.
+            starts: Rows of each candidate.
+        """
+        groups = [
+            -1 - at if one.circuit else sum(space.gates[gate].entangles for gate in one.gates)
+            for at, one in enumerate(candidates)
+        ]
+        return Halving(np.repeat(groups, starts), self.evaluations, self.reduction)
 
 
 class Trained(NamedTuple):

@@ -333,6 +333,7 @@ def commuting() -> Space:
         (lambda: (ising(), blocks(4)), {"evaluations": 99, "objectives": ("fidelity",)}, "device"),
         (lambda: (ising(), blocks(4)), {"evaluations": 99, "objectives": ("duration",)}, "device"),
         (lambda: (ising(), blocks(4)), {"evaluations": 99, "objectives": ("size",)}, "choose"),
+        (lambda: (ising(), blocks(4)), {"evaluations": 99, "reduction_factor": 0}, "reduction"),
         (lambda: (ising(), blocks(4), GatePruning()), {"evaluations": 9}, "start is missing"),
     ],
 )
