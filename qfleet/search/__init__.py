@@ -8,6 +8,7 @@ search, SearchResult             the search, and what it found
 Space, SpaceGate                      what is searched; `Space.of_operations` takes Cirq operations
 layers, blocks                   spaces of rotations and entanglers
 excitations, pauli_strings       pools of operators
+matrix_product_start             the space and the candidate of a matrix product state
 super_circuit_of                 the space of the gates of a circuit
 Adapt, Growth, GatePruning, Evolution, Random, External, SearchMethod
                                  ways to choose candidates
@@ -27,6 +28,7 @@ from qfleet.search.external import External
 from qfleet.search.filters import clifford_noise_resilience, representational_capacity
 from qfleet.search.growth import Adapt, GatePruning, Growth
 from qfleet.search.layers import blocks, layers
+from qfleet.search.matrix_product import matrix_product_circuit, matrix_product_start
 from qfleet.search.methods import Random, SearchMethod, Task
 from qfleet.search.pareto import pareto_front
 from qfleet.search.pools import excitations, hartree_fock, pauli_strings
@@ -58,6 +60,8 @@ __all__ = [
     "excitations",
     "hartree_fock",
     "layers",
+    "matrix_product_circuit",
+    "matrix_product_start",
     "pareto_front",
     "pauli_strings",
     "representational_capacity",
