@@ -21,6 +21,7 @@ PROPOSERS = ("pruning", "adapt", "growth", "evolution", "random")
 """Ways of `make search` to choose circuits, besides a command of the user."""
 
 _TIME = r"[0-9]{1,9}(\.[0-9]{1,9})?(s|min|h|wh|money)"
+_OBJECTIVE = "(error|two_qubit_gates|depth|fidelity|duration)"
 _LIMIT = rf"({_TIME}|[0-9]{{1,9}}evaluations)"
 
 
@@ -113,15 +114,16 @@ class SearchOptions(PricedOptions):
         str,
         StringConstraints(
             pattern=r"^$|^excitations(:(qubit|fermionic|pair|fan))?(:[1-9][0-9]{0,2})?$"
-            r"|^layers:[1-9][0-9]{0,3}$|^blocks$|^paulis$|.\.json$"
+            r"|^layers:[1-9][0-9]{0,3}$|^mps(:[1-9][0-9]?)?$|^blocks$|^paulis$|.\.json$"
         ),
         Setting(
             "gates that circuits are made of; default: excitations of a molecule, layers:3 for"
             " data, or else blocks of a CNOT and rotations",
             allowed="excitations (of qubits; or excitations:fermionic, :pair, :fan; with :N for N"
-            " electrons of a Hamiltonian in a file), layers:N, blocks, paulis (rotations by the"
+            " electrons of a Hamiltonian in a file), layers:N, mps (the circuit of a matrix product"
+            " state; mps:N after N layers), blocks, paulis (rotations by the"
             " words of the Hamiltonian), or a file of Cirq JSON, each operation of which is a gate",
-            choices=("excitations", "blocks", "paulis"),
+            choices=("excitations", "mps", "blocks", "paulis"),
         ),
     ] = ""
     proposer: Annotated[
@@ -144,6 +146,31 @@ class SearchOptions(PricedOptions):
             " 10min,50000evaluations",
         ),
     ] = "5min"
+    objectives: Annotated[
+        str,
+        StringConstraints(pattern=rf"^({_OBJECTIVE}(,{_OBJECTIVE})*)?$"),
+        Setting(
+            "what the front compares; default: error,two_qubit_gates, and fidelity with NOISE",
+            allowed="some of error, two_qubit_gates, depth, and with NOISE=device fidelity and"
+            " duration (wall time of the circuit), separated by commas",
+        ),
+    ] = ""
+    early_stopping: Annotated[
+        Literal["none", "halving"],
+        Setting(
+            "stops the training of circuits early: halving compares those of a generation with as"
+            " many gates that entangle"
+        ),
+    ] = "none"
+    reduction_factor: Annotated[
+        int,
+        Ge(2),
+        Le(100),
+        Setting(
+            "with EARLY_STOPPING=halving, one of this many circuits is trained further after a part"
+            " of its evaluations, twice"
+        ),
+    ] = 4
 
 
 class PlanOptions(PricedOptions):

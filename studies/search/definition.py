@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,26 +15,29 @@ from common.settings import Settings
 from common.settings.fields import AUTO
 from common.settings.options import PROPOSERS, SearchOptions
 from common.settings.sources import last_of_each
-from common.text import did_you_mean
 from common.tuning import sample_rows
-from qfleet.devices.calibration import INLINE, Calibration, short_name
+from qfleet.devices.calibration import INLINE, Calibration
 from qfleet.devices.lines import inline_calibration
 from qfleet.engine.cpus import usable_cpu_count
 from qfleet.problems import Hamiltonian
-from qfleet.search import DataTask
+from qfleet.search import Candidate, DataTask, Space, matrix_product_start
+from qfleet.search.ansatz_search import OBJECTIVES
 from studies.axes import Axis, parse_axis
 from studies.budget import Budget
 from studies.command_line import read_words
+from studies.search.checks import check
 
 FORMAT = 1
 PROGRAM = "search"
+
+OPTIONAL = ("objectives", "reduction_factor")
+"""Keys of search.json that searches with the defaults lack."""
 
 DATA_TASKS = ("classification", "regression")
 MAX_TRAIN_ROWS, MAX_VALIDATION_ROWS = 256, 1024
 """Most rows that circuits are trained on, and compared by. They are drawn from the splits."""
 
 _MAX_SAMPLED = 50_000
-_DATA_METHODS = ("evolution", "pruning", "random")
 _SCORED_METHODS = re.compile(r"(evolution|random):([1-9][0-9]{0,2})")
 
 
@@ -82,7 +84,7 @@ class SearchDefinition:
         values = axis.values if isinstance(axis, Axis) else (axis,)
         seeds = [Settings.from_args([f"SEED={one}"]).data.seed for one in values]
         found = cls(settings, options, tuple(seeds))
-        found._check()
+        check(found)
         return found
 
     @property
@@ -183,6 +185,21 @@ class SearchDefinition:
             )
         return replace(found, electrons=int(given))
 
+    @property
+    def has_start(self) -> bool:
+        """If circuits begin with that of a matrix product state."""
+        return self.options.space.partition(":")[0] == "mps"
+
+    @cached_property
+    def matrix_product(self) -> tuple[Space, Candidate]:
+        """The gates of SPACE=mps, and the circuit that has all of them.
+
+        Raises:
+            ArgumentError: The Hamiltonian has one qubit.
+        """
+        layers = self.space.partition(":")[2]
+        return matrix_product_start(self.hamiltonian, int(layers or 0))
+
     @cached_property
     def reference(self) -> float | None:
         """The exact energy that errors refer to; None where it is not known, and for data."""
@@ -226,8 +243,16 @@ class SearchDefinition:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Names of the objectives of the front."""
-        return ("error", "two_qubit_gates", *(("fidelity",) if self.calibration else ()))
+        """Names of the objectives of the front, the error first."""
+        given = self.options.objectives.split(",")
+        if given == [""]:
+            given = ["error", "two_qubit_gates", *(["fidelity"] if self.calibration else [])]
+        return tuple(name for name in OBJECTIVES if name in given)
+
+    @property
+    def reduction_factor(self) -> int:
+        """REDUCTION_FACTOR of EARLY_STOPPING=halving; 1 without it."""
+        return self.options.reduction_factor if self.options.early_stopping == "halving" else 1
 
     def to_json(self) -> dict[str, Any]:
         """Return what another start of this search must have in common with it."""
@@ -239,59 +264,12 @@ class SearchDefinition:
             "method": self.method,
             "noise": self.settings.model.noise,
         }
+        if self.options.objectives:
+            found["objectives"] = ",".join(self.objectives)
+        if self.reduction_factor > 1:
+            found["reduction_factor"] = self.reduction_factor
         if self.has_data or self.is_state:
             found |= {"task": data.task, "qubits": self.qubits}
         if self.has_data:
             found |= {"encoder": data.encoder, "classes": data.classes}
         return found
-
-    def _check(self) -> None:
-        if not self.name:
-            raise SettingsError("a search needs a name: set NAME, for example NAME=h2")
-        if self.has_data and not self.space.startswith("layers:"):
-            raise SettingsError(
-                f"SPACE={self.space} does not encode data: set SPACE=layers:N, such as layers:3"
-            )
-        if self.settings.job.target == "k8s":
-            raise SettingsError(
-                "TARGET=k8s has no searches, whose files grow, as those of a bucket can't: set"
-                " TARGET=slurm, or omit TARGET"
-            )
-        if self.settings.job.storage.startswith("gs://"):
-            raise SettingsError(
-                f"STORAGE={self.settings.job.storage} is a bucket, and a search appends to files:"
-                " set STORAGE to a folder of this machine"
-            )
-        noise = self.settings.model.noise
-        if self.settings.model.has_noise and not self.calibration:
-            raise SettingsError(
-                f"NOISE={short_name(noise)} is not a device, for which circuits have a predicted"
-                " fidelity: name a device, or omit NOISE"
-            )
-        self._check_method()
-        _ = self.budget
-
-    def _check_method(self) -> None:
-        """Check that METHOD is known, or is a program that exists."""
-        chosen = self.method
-        if self.has_data and self.method_name not in _DATA_METHODS:
-            raise SettingsError(
-                f"METHOD={chosen} does not fit TASK={self.settings.data.task}: choose one of"
-                f" {', '.join(_DATA_METHODS)}, evolution:N and random:N"
-            )
-        if self.drawn > 1 and not self.has_data:
-            raise SettingsError(
-                f"METHOD={chosen} scores circuits by labels, which TASK={self.settings.data.task}"
-                f" does not have: set METHOD={self.method_name}"
-            )
-        try:
-            words = self.command
-        except ValueError as error:
-            raise SettingsError(f"METHOD={chosen} can't be split into words: {error}") from None
-        if words and shutil.which(words[0]) is None:
-            raise SettingsError(
-                f"METHOD={chosen} is neither {', '.join(PROPOSERS)} nor a command, since there is"
-                f" no program {words[0]}" + did_you_mean(chosen, PROPOSERS)
-            )
-        if not words and self.method_name not in PROPOSERS:
-            raise SettingsError(f"METHOD={chosen} is empty: choose one of {', '.join(PROPOSERS)}")

@@ -10,6 +10,7 @@ STORAGE/searches/NAME/
   circuits/                 each circuit of the front: Cirq JSON, OpenQASM, a drawing, and for MODEL
 """
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -17,9 +18,10 @@ from pydantic import TypeAdapter
 from common import safe_json, storage
 from common.commands import command
 from common.errors import RunError
+from common.settings import Settings
 from common.storage import SEARCHES, StoragePath
 from studies import definition_file
-from studies.search.definition import SearchDefinition
+from studies.search.definition import OPTIONAL, SearchDefinition
 
 _SECONDS = TypeAdapter(dict[str, float])
 
@@ -36,6 +38,14 @@ class SearchFolder:
         self.name = name
         self.path = root / SEARCHES / name
         self.circuits = self.path / "circuits"
+
+    @property
+    def models(self) -> Path:
+        """The folder with the files for MODEL: that of a bucket has a copy on this machine."""
+        if isinstance(self.circuits, Path):
+            return self.circuits
+        here = str(Settings.fields()["storage"].default)
+        return Path(here, SEARCHES, self.name, self.circuits.name)
 
     def open(self, definition: SearchDefinition) -> None:
         """Write search.json, unless there is a history already.
@@ -64,12 +74,13 @@ class SearchFolder:
         if not self._has_history():
             return
         found, wanted = self.read(), definition.to_json()
-        changed = [name for name in wanted if found.get(name) != wanted[name]]
+        names = dict.fromkeys((*wanted, *OPTIONAL))
+        changed = [name for name in names if found.get(name) != wanted.get(name)]
         if changed:
             name = changed[0]
             raise RunError(
                 f"{self.path} holds a search with {name.upper()}={str(found.get(name))[:80]} (now"
-                f" {str(wanted[name])[:80]}): use the same settings to continue it, or choose"
+                f" {str(wanted.get(name))[:80]}): use the same settings to continue it, or choose"
                 " another NAME"
             )
 

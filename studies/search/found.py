@@ -102,6 +102,7 @@ class FoundCircuit:
             "two_qubit_gates": one.two_qubit_gates,
             "depth": one.depth,
             "fidelity": one.fidelity,
+            "duration_ns": one.duration,
             "angles": len(self.free[1]),
         }
 
@@ -142,7 +143,7 @@ def training_command(
         folder: Its folder.
         circuit: The circuit.
     """
-    model = folder.circuits / f"{circuit.number}.model.json"
+    model = folder.models / f"{circuit.number}.model.json"
     job, data = definition.settings.job, definition.settings.data
     words = [f"TASK={data.task} DATA={shlex.quote(data.data)} MODEL={shlex.quote(str(model))}"]
     fields = Settings.fields()
@@ -152,6 +153,8 @@ def training_command(
         for name in names
         if (value := definition.settings.get(name)) != fields[name].default
     ]
+    if job.target == "k8s":
+        words.append("TARGET=k8s")
     if job.storage != Settings.fields()["storage"].default:
         words.append(f"STORAGE={shlex.quote(job.storage)}")
     return " ".join([command("train"), *words, f"RUN={folder.name}-{circuit.number}"])

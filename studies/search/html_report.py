@@ -116,9 +116,9 @@ def _front(
              str(one.seed)]
         )  # fmt: skip
         if result.fidelity is not None:
-            rows[-1].insert(-1, f"{result.fidelity:.3f}")
+            rows[-1][-1:-1] = [f"{result.fidelity:.3f}", f"{result.duration:,.0f}"]
     if definition.calibration:
-        names.insert(-1, "fidelity")
+        names[-1:-1] = ["fidelity", "duration, ns"]
     return names, rows
 
 

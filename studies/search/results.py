@@ -36,11 +36,13 @@ def write_results(
     """
     found = front(definition, searches)
     scores = score_front(definition, found)
-    storage.delete(folder.circuits)
+    for place in dict.fromkeys((folder.circuits, folder.models)):
+        storage.delete(place)
     for one in found:
         name = f"{one.number}"
         storage.write_atomic(folder.circuits / f"{name}.json", to_json(one.circuit) + "\n")
-        storage.write_atomic(folder.circuits / f"{name}.model.json", one.model(definition))
+        for place in dict.fromkeys((folder.circuits, folder.models)):
+            storage.write_atomic(place / f"{name}.model.json", one.model(definition))
         if qasm := one.qasm():
             storage.write_atomic(folder.circuits / f"{name}.qasm", qasm)
     page = render(folder, definition, searches, found, scores)
@@ -66,8 +68,8 @@ def print_results(
     """Print the front, where the files are, and the command that trains the best circuit."""
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     table = Table(title="Pareto front", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("circuit", "error", "CNOTs", "depth", "angles", "fidelity", "seed"):
-        if name != "fidelity" or definition.calibration:
+    for name in ("circuit", "error", "CNOTs", "depth", "angles", "fidelity", "ns", "seed"):
+        if name not in ("fidelity", "ns") or definition.calibration:
             table.add_column(name, justify="right")
     tested = [f"{one:.4g}" for one in scores.circuits] if scores else []
     if scores:
@@ -76,11 +78,15 @@ def print_results(
         result = one.result
         row = [str(one.number), f"{result.error:.2e}", result.two_qubit_gates, result.depth]
         row += [len(one.free[1])]
-        row += [f"{result.fidelity:.3f}"] if definition.calibration else []
+        row += (
+            [f"{result.fidelity:.3f}", f"{result.duration:,.0f}"] if definition.calibration else []
+        )
         table.add_row(*map(str, [*row, one.seed, *tested[one.number : one.number + 1]]))
     console.print(table)
     lines = scores.lines() if scores else []
     lines += [f"Circuits as Cirq JSON, OpenQASM and SVG, and report.html: {folder.path}"]
+    if folder.models != folder.circuits:
+        lines += [f"Circuits for MODEL on this machine: {folder.models}"]
     if found:
         lines += ["Next steps:", f"  {training_command(definition, folder, found[0])}"]
     for line in lines:

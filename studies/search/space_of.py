@@ -39,6 +39,8 @@ def space_of(definition: SearchDefinition) -> Space:
         axes = "yz" if any(word.count("Y") % 2 for word in problem.terms) else "y"
         if text.endswith(".json"):
             return _space_of_file(text, problem)
+        if kind == "mps":
+            return definition.matrix_product[0]
         if kind == "layers":
             count = int(detail)
             return layers(problem.qubits, count, connectivity=pairs, start=start, rotations=axes)

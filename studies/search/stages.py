@@ -25,6 +25,7 @@ from qfleet.search import (
 from studies.budget import Budget
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
+from studies.search.history_file import HistoryFile
 
 Report = Callable[["SeedSearch"], None]
 """Is called after each generation."""
@@ -86,10 +87,13 @@ def first_stage(definition: SearchDefinition, space: Space, seed: int = 0) -> St
         else:
             method = {"evolution": Evolution, "random": Random}[chosen](drawn=definition.drawn)
         return Stage("", space, method, steps=60, tolerance=1e-4)
+    start = definition.matrix_product[1] if definition.has_start else None
     if chosen == "pruning":
         if space.ordered:
-            return _pruning("", space, None)
+            return _pruning("", space, start)
         return Stage("", space, Adapt(), share=GROWN)
+    if start is not None:
+        return Stage("", space, Evolution(start=[start]))
     if chosen in _METHODS:
         return Stage("", space, _METHODS[chosen]())
     return Stage("", space, External(definition.command))
@@ -203,29 +207,35 @@ class SeedSearch:
         if budget.seconds is not None:
             seconds = max(stage.share * (budget.seconds - others) - before, _MIN_SECONDS)
 
-        def progress(results: Sequence[Result]) -> None:
-            self.running = results
-            self._seconds[stage.name] = before + time.monotonic() - started
-            self.folder.write_seconds(self.seed, self._seconds)
-            self.report(self)
+        with HistoryFile(self.folder.history(self.seed, stage.name)) as history:
 
-        found = search(
-            definition.problem,
-            stage.space,
-            stage.method,
-            evaluations=evaluations,
-            seconds=seconds,
-            seed=self.seed,
-            calibration=definition.calibration,
-            objectives=definition.objectives,
-            reference=definition.reference,
-            file=str(self.folder.history(self.seed, stage.name)),
-            steps=stage.steps,
-            tolerance=stage.tolerance,
-            starts=stage.starts,
-            workers=definition.workers_per_seed,
-            progress=progress,
-        )
+            def progress(results: Sequence[Result]) -> None:
+                self.running = results
+                self._seconds[stage.name] = before + time.monotonic() - started
+                if history.is_due:
+                    history.save()
+                    self.folder.write_seconds(self.seed, self._seconds)
+                self.report(self)
+
+            found = search(
+                definition.problem,
+                stage.space,
+                stage.method,
+                evaluations=evaluations,
+                seconds=seconds,
+                seed=self.seed,
+                calibration=definition.calibration,
+                objectives=definition.objectives,
+                reference=definition.reference,
+                file=str(history.local),
+                steps=stage.steps,
+                tolerance=stage.tolerance,
+                starts=stage.starts,
+                reduction_factor=definition.reduction_factor,
+                workers=definition.workers_per_seed,
+                progress=progress,
+            )
+        self.folder.write_seconds(self.seed, self._seconds)
         self.running = ()
         self.stages[stage.name] = found
         if not self.results:

@@ -73,8 +73,14 @@ def test_definition_has_seeds_budget_and_default_space() -> None:
         (["BUDGET=1s,2min"], "BUDGET"),
         (["BUDGET=5money"], "PRICE_PER_WORKER_HOUR"),
         (["NOISE=depolarizing:0.1"], "NOISE"),
-        (["STORAGE=gs://bucket/runs"], "STORAGE"),
-        (["TARGET=k8s"], "TARGET=k8s"),
+        (["STORAGE=gs://bucket/runs", "TARGET=slurm"], "STORAGE"),
+        (["TARGET=k8s", "SPACE=own.json"], "SPACE=own.json"),
+        (["TARGET=k8s", "METHOD=bash propose.sh"], "METHOD=bash"),
+        (["OBJECTIVES=depth"], "OBJECTIVES=error,depth"),
+        (["OBJECTIVES=error,size"], "OBJECTIVES"),
+        (["OBJECTIVES=error,duration"], "NOISE"),
+        (["REDUCTION_FACTOR=3"], "EARLY_STOPPING=halving"),
+        (["SPACE=mps", "METHOD=growth"], "METHOD=growth"),
         (["PARTITION=long"], "TARGET=slurm"),
         (["MIN_WORKERS=2"], "MIN_WORKERS"),
         (["TRIALS=2"], "TRIALS"),
@@ -130,6 +136,19 @@ def test_pruning_adds_stages_that_a_new_start_reads(searched, budget: str) -> No
     assert content() == before
 
 
+def test_matrix_product_is_where_its_search_begins(searched) -> None:
+    args = (*ISING, "SPACE=mps:1")
+    assert searched(*args, "BUDGET=200evaluations") == 0
+    first = json.loads(Path("runs/searches/s/seed-0.jsonl").read_text().splitlines()[1])
+    whole = define("SPACE=mps:1").matrix_product[1]
+    assert first["candidate"]["gates"] == [*whole.gates]
+    assert first["error"] < 0.05
+    assert searched(*args, "BUDGET=200evaluations") == 0
+    assert searched("NAME=t", *args[1:], "METHOD=evolution", "BUDGET=40evaluations") == 0
+    first = json.loads(Path("runs/searches/t/seed-0.jsonl").read_text().splitlines()[1])
+    assert first["candidate"]["gates"] == [*whole.gates]
+
+
 def test_pruned_sizes_end_with_all_gates() -> None:
     assert [*_sizes(0)] == []
     assert [*_sizes(1)] == [1]
@@ -150,6 +169,7 @@ def test_gates_of_a_file_are_searched(searched) -> None:
     ("args", "source", "text"),
     [
         (["BUDGET=5evaluations", "METHOD=growth"], "", "BUDGET=5evaluations is less than one"),
+        (["SPACE=layers:9999"], "", "allowed are up to"),
         (["SPACE=none.json"], "", "none.json does not exist"),
         (["SPACE=rubbish.json"], "", "SPACE=rubbish.json is not a circuit"),
         (["SPACE=excitations"], "", "SPACE=excitations needs the number"),
@@ -221,6 +241,16 @@ def test_device_adds_the_predicted_fidelity(searched, capsys, tmp_path) -> None:
     assert "fidelity" in capsys.readouterr().out
     front = json.loads(Path("runs/searches/s/front.json").read_text())
     assert all(0 < one["fidelity"] <= 1 for one in front)
+    assert max(one["duration_ns"] for one in front) > 0
+    found = ("NAME=d", "OBJECTIVES=duration,error", "EARLY_STOPPING=halving")
+    assert searched(*ISING[1:], *args, *found) == 0
+    front = json.loads(Path("runs/searches/d/front.json").read_text())
+    times = [one["duration_ns"] for one in front]
+    assert times == sorted(times, reverse=True)
+    assert searched(*ISING[1:], *args, *found[:2]) == 2
+    assert "REDUCTION_FACTOR=4" in capsys.readouterr().err
+    assert searched("NAME=t", "DATA=tfim:9:1.0", "SPACE=paulis", f"NOISE={device}") == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_electrons_of_a_file_are_those_of_the_space(searched) -> None:

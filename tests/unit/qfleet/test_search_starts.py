@@ -1,4 +1,4 @@
-"""Warm starts from matrix product states, and candidates that are stopped early in groups."""
+"""Warm starts of a search from matrix product states."""
 
 import cirq
 import numpy as np
