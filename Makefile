@@ -110,6 +110,7 @@ study: ## compare trainings, here or with TARGET=k8s or slurm: make study NAME=w
 .PHONY: search
 search: ## find circuits of few CNOTs for a Hamiltonian, a state or data: make search NAME=h2 DATA=h2:0.74 SEEDS=0..4 BUDGET=5min
 	@$(setup) $(worker)
+	@$(if $(cluster),$(setup) $(launch))
 	@exec $(python) -m qfleet search $(settings)
 
 .PHONY: runs

@@ -130,6 +130,7 @@ COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
             examples=(
                 "search NAME=h2 DATA=h2:0.74 SEEDS=0..4     five seeds",
                 "search NAME=h2 DATA=h2:0.74 SEEDS=0..9 TARGET=slurm CPU=4     a task per seed",
+                "search NAME=h2 DATA=h2:0.74 SEEDS=0..9 TARGET=k8s CPU=4       a pod per seed",
                 "search NAME=own DATA=h.json SPACE=layers:3 METHOD=evolution BUDGET=10min",
                 "search NAME=own DATA=h2:0.74 METHOD='python propose.py'    circuits of a program",
             ),
@@ -222,7 +223,9 @@ CLUSTER: Mapping[str, Subcommand] = MappingProxyType(
         "list": _client("list", "list qfleet's jobs in the namespace"),
         "logs": _client("logs", "print the logs of workers, also after their pods were deleted"),
         "stop": _client("stop", "stop a training job; training the same RUN again resumes it"),
-        "delete": _client("delete", "delete training, inference or tensorboard from the cluster"),
+        "delete": _client(
+            "delete", "delete training, inference, search or tensorboard from the cluster"
+        ),
         "render": _client(
             "render",
             "print the manifests of training, inference or tensorboard",

@@ -106,6 +106,10 @@ def _function(
             from launch.commands.benchmark import benchmark
 
             return lambda settings: benchmark(settings, arguments[0] if arguments else "[]")
+        case "search":
+            from launch.commands.search import search
+
+            return lambda settings: search(settings, arguments[0] if arguments else "{}")
         case "storage":
             from launch.commands.storage import hold_storage
 

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, ClientCommand] = MappingProxyType(
         "logs": ClientCommand("[RUN]"),
         "stop": ClientCommand("[RUN]"),
         "benchmark": ClientCommand("CASES"),
+        "search": ClientCommand("TASK"),
         "storage": ClientCommand(),
         "list": ClientCommand(),
         "delete": ClientCommand("PART [RUN]"),

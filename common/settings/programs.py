@@ -103,6 +103,9 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
             local=_SEARCH,
             slurm=_SEARCH
             | _names("partition time_limit slurm_args apptainer cpu memory parallelism"),
+            k8s=_SEARCH
+            | (_CLUSTER - _names("gang_scheduling dry_run"))
+            | _names("parallelism deadline rendezvous_timeout"),
         ),
         "plan": _by_target(**{name: used - _NOT_PLANNED for name, used in _TRAINED.items()}),
         "fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),

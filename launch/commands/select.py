@@ -13,7 +13,7 @@ from launch.engines import BY_KIND, ENGINES
 from launch.engines.engine import Engine
 from launch.kube_client import KubeClient
 from launch.names import part_of_job, training_job
-from launch.pods import Object, StorageLocation
+from launch.pods import COMPONENT, Object, StorageLocation
 
 _Read = TypeVar("_Read")
 
@@ -77,9 +77,9 @@ def live_job(cluster: KubeClient, found: Sequence[Engine], run: str) -> Object |
 
 
 def jobs(cluster: KubeClient, settings: Settings, part: str = "training") -> list[Object]:
-    """Return qfleet's jobs of a part, training or inference, the newest last."""
-    if part == "inference":
-        found = cluster.list("Job", QFLEET)
+    """Return qfleet's jobs of a part: training, inference or search; the newest last."""
+    if part != "training":
+        found = cluster.list("Job", f"{QFLEET},{COMPONENT}={part}")
     else:
         found = _of_readable(
             engines(cluster, settings), lambda engine: cluster.list(engine.kind, QFLEET)
@@ -134,7 +134,7 @@ def only(
     Args:
         cluster: The jobs' cluster.
         settings: RUN and JOB_API are used.
-        part: training or inference.
+        part: training, inference or search.
         others: Runs to consider although their jobs no longer exist.
 
     Raises:

@@ -107,7 +107,7 @@ def list_jobs(settings: Settings) -> int:
     cluster = KubeClient.connect(settings)
     cluster.check()
     rows = []
-    for part in ("training", "inference"):
+    for part in ("training", "inference", "search"):
         for one in select.jobs(cluster, settings, part):
             running = [pod for pod in select.pods(cluster, one) if "running" in pod.state]
             workers = f"{len(running)}/{job.worker_count(one)}"

@@ -15,6 +15,7 @@ from launch.pods import Object
 KINDS = {
     "training": ("ConfigMap", "NetworkPolicy"),
     "inference": ("ConfigMap", "NetworkPolicy"),
+    "search": ("ConfigMap", "NetworkPolicy"),
     "tensorboard": ("Deployment", "Service", "NetworkPolicy"),
 }
 """Kinds of the objects that only this part uses, in addition to its job."""
@@ -52,11 +53,11 @@ def _stop(
 
 
 def delete(settings: Settings, part: str) -> int:
-    """Delete a training job, an inference job or TensorBoard, and the objects that only they use.
+    """Delete the job of a training, inference or search, or TensorBoard, and what only they use.
 
     Args:
         settings: RUN and the cluster.
-        part: training, inference or tensorboard.
+        part: training, inference, search or tensorboard.
 
     Raises:
         SettingsError: There is no such part.

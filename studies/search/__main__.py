@@ -4,13 +4,14 @@ import contextlib
 import sys
 import uuid
 
-from common import storage
 from common.errors import EXIT_OK, exit_on_signals, run_main
 from common.lease import Lease
+from common.storage import StoragePath
 from common.text import plural
 from studies.forecast import duration
+from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
-from studies.search.opening import log, open_space, read_definition
+from studies.search.opening import log, open_space, open_storage, read_definition
 from studies.search.results import print_results, write_results
 from studies.search.seeds import search_seeds
 from studies.search.stages import SeedSearch
@@ -25,7 +26,12 @@ def main() -> int:
     args = sys.argv[1:]
     definition = read_definition(args)
     exit_on_signals()
-    folder = SearchFolder(storage.path(definition.settings.job.storage), definition.name)
+    with open_storage(definition) as root:
+        return _search(args, definition, root)
+
+
+def _search(args: list[str], definition: SearchDefinition, root: StoragePath) -> int:
+    folder = SearchFolder(root, definition.name)
     folder.require_same(definition)
     space = open_space(definition)
     lease = Lease(folder.path, uuid.uuid4().hex, title=f"search {definition.name}")

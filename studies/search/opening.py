@@ -1,13 +1,16 @@
 """Reading of the problem and the space, with all checks, for a search and for its plan."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
-from common import events
+from common import events, storage
 from common.errors import SettingsError
 from common.settings import Settings
+from common.storage import StoragePath
 from common.text import plural
 from common.waiting import Waiting
 from qfleet.search import Space
+from studies.kubernetes_trials import open_cluster_storage
 from studies.search.definition import PROGRAM, SearchDefinition
 from studies.search.space_of import space_of
 from studies.search.stages import first_stage
@@ -18,6 +21,21 @@ def read_definition(args: Sequence[str]) -> SearchDefinition:
     if {"-h", "--help"} & set(args):
         Settings.from_args(args, PROGRAM)  # prints the settings and exits
     return SearchDefinition.from_args(args)
+
+
+@contextlib.contextmanager
+def open_storage(definition: SearchDefinition) -> Iterator[StoragePath]:
+    """Provide STORAGE, which for TARGET=k8s is that of the cluster's pods.
+
+    Raises:
+        ClusterError: The cluster or its storage can't be reached.
+    """
+    settings = definition.settings
+    if settings.job.target == "k8s":
+        with open_cluster_storage(settings) as root:
+            yield root
+    else:
+        yield storage.path(settings.job.storage)
 
 
 def open_space(definition: SearchDefinition) -> Space:

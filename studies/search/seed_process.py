@@ -1,5 +1,6 @@
 """The process that searches one seed of `make search`, whose process holds the lease."""
 
+import os
 import sys
 
 from common import storage
@@ -11,6 +12,12 @@ from studies.search.folder import SearchFolder
 from studies.search.space_of import space_of
 from studies.search.stages import SeedSearch
 
+OF_POD = "of-pod"
+"""In the place of the seed: the one of the pod's number, among SEEDS."""
+
+POD_NUMBER = "JOB_COMPLETION_INDEX"
+"""Variable that an Indexed Job sets in its pods."""
+
 
 def main() -> int:
     """Write the history of the seed that the first argument is; the others are the search's.
@@ -18,13 +25,18 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    exit_with_parent()
-    exit_on_signals()
     seed, *args = sys.argv[1:]
+    if seed != OF_POD:
+        exit_with_parent()
+    exit_on_signals()
     definition = SearchDefinition.from_args(args)
+    number = definition.seeds[int(os.environ[POD_NUMBER])] if seed == OF_POD else int(seed)
     folder = SearchFolder(storage.path(definition.settings.job.storage), definition.name)
     with SearchDisplay() as display:
-        SeedSearch(definition, folder, int(seed), display.show).run(space_of(definition))
+        search = SeedSearch(definition, folder, number, display.show)
+        search.run(space_of(definition))
+        if seed == OF_POD:
+            display.end(search)
     return EXIT_OK
 
 

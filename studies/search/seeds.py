@@ -11,6 +11,7 @@ from qfleet.search import Space
 from studies.search.definition import SearchDefinition
 from studies.search.display import SearchDisplay
 from studies.search.folder import SearchFolder
+from studies.search.kubernetes_seeds import KubernetesSeeds
 from studies.search.slurm_seeds import SlurmSeeds
 from studies.search.stages import SeedSearch
 
@@ -29,8 +30,8 @@ def search_seeds(
 ) -> list[SeedSearch]:
     """Return the searches of all seeds.
 
-    With WORKERS above 1, processes write the histories first, and with TARGET=slurm tasks of
-    Slurm. On one machine, a history does not depend on who writes it: each process uses as many
+    With WORKERS above 1, processes write the histories first, and with TARGET=slurm or k8s tasks
+    or pods. On one machine, a history does not depend on who writes it: each process uses as many
     threads as a search without other processes. More WORKERS than seeds train the circuits of a
     seed.
 
@@ -44,11 +45,14 @@ def search_seeds(
     Raises:
         RunError: Another process has taken the folder over, or a process was killed.
         SettingsError: A seed can't be searched.
-        ClusterError: There is no Slurm, or it refuses the tasks.
+        ClusterError: There is no Slurm or no client of Kubernetes, or Slurm refuses the tasks.
         ArgumentError: As `qfleet.search.search`.
     """
-    if definition.settings.job.target == "slurm":
+    target = definition.settings.job.target
+    if target == "slurm":
         SlurmSeeds(args, definition, folder).write_histories(lease)
+    elif target == "k8s":
+        KubernetesSeeds(definition).write_histories(lease)
     elif definition.workers > 1 and len(definition.seeds) > 1:
         _write_histories(args, definition, lease)
     searches = []

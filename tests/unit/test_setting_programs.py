@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 CLIENT, SLURM = "launch.commands.", "launch.slurm.commands"
 STUDY = ("studies.__main__", "main")
 FLEET = ("planning.fleet.__main__", "main")
+SEARCH = ("studies.search.__main__", "main")
 SLURM_WORKER, WORKER = ("training.launcher.slurm_task", "main"), ("training.worker", "main")
 
 CODE = {
@@ -36,7 +37,8 @@ CODE = {
     ("study", "local"): [STUDY, ("training.__main__", "main")],
     ("study", "k8s"): [STUDY, (f"{CLIENT}run", "run")],
     ("study", "slurm"): [STUDY, SLURM_WORKER],
-    **{("search", one): [("studies.search.__main__", "main")] for one in PROGRAMS["search"]},
+    **{("search", one): [SEARCH] for one in ("local", "slurm")},
+    ("search", "k8s"): [SEARCH, (f"{CLIENT}search", "search")],
     **{("plan", one): [("planning.__main__", "main")] for one in PROGRAMS["plan"]},
     **{("fleet", one): [FLEET] for one in PROGRAMS["fleet"]},
     ("data", "any"): [("common.data.__main__", "main")],
@@ -86,7 +88,7 @@ READ_OTHERWISE = {
     "fleet": {"prune", "reproducible"},
     "data": DEFAULTS,
     "runs": {"model", "qubits", "task"},  # of the listed runs
-    "search": {*DataSettings.model_fields, *DEFAULTS, *TRAINED},  # what TASK=energy refuses
+    "search": {*DataSettings.model_fields, *DEFAULTS, *TRAINED} | ALL_PARTS,  # TASK=energy refuses
     "tensorboard": ALL_PARTS,
     "cluster check": ALL_PARTS,
     "cluster status": ALL_PARTS,
@@ -189,7 +191,8 @@ def test_option_of_a_command_that_is_wrong_is_refused(program, arguments):
 
 @pytest.mark.parametrize("program", OPTIONS)
 def test_option_is_in_help_of_its_command_only(program, capsys):
-    shared = {"budget", "price_per_worker_hour", "quick"} | REFUSED.get(program, set())
+    shared = {"budget", "price_per_worker_hour", "quick", "early_stopping", "reduction_factor"}
+    shared |= REFUSED.get(program, set())
     own = {one.variable for name, one in option_fields(program).items() if name not in shared}
     for other in ("train", *OPTIONS):
         with pytest.raises(SystemExit):
