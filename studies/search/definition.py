@@ -34,6 +34,9 @@ OPTIONAL = ("objectives", "reduction_factor")
 """Keys of search.json that searches with the defaults lack."""
 
 DATA_TASKS = ("classification", "regression")
+CLUSTER_PARALLELISM = 2
+"""Pods at a time, unless PARALLELISM is set."""
+
 MAX_TRAIN_ROWS, MAX_VALIDATION_ROWS = 256, 1024
 """Most rows that circuits are trained on, and compared by. They are drawn from the splits."""
 
@@ -97,6 +100,17 @@ class SearchDefinition:
         """Processes of the search: seeds at a time, and what is left for each seed's circuits."""
         workers: int = self.settings.training.workers
         return usable_cpu_count() if workers == AUTO else workers
+
+    @property
+    def seeds_at_a_time(self) -> int:
+        """Seeds that are searched at a time: by WORKERS, or by PARALLELISM in a cluster."""
+        target, settings = self.settings.job.target, self.settings
+        most = self.workers
+        if target != "local":
+            most = CLUSTER_PARALLELISM if target == "k8s" else len(self.seeds)
+            if "parallelism" in settings.explicit:
+                most = settings.inference.parallelism
+        return min(most, len(self.seeds))
 
     @property
     def workers_per_seed(self) -> int:

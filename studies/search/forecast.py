@@ -97,15 +97,17 @@ def probe(definition: SearchDefinition, space: Space) -> Probe:
 def predict(definition: SearchDefinition, found: Probe) -> SearchForecast:
     """Predict a search: it continues at the rate of its first seconds until BUDGET is used up.
 
-    Seeds that are searched at a time share the cores.
+    Seeds that are searched at a time on this machine share its cores.
 
     Args:
         definition: The search.
         found: The short search.
     """
     budget, count = definition.budget, len(definition.seeds)
-    workers = min(definition.workers, count)
-    slowdown = max(1.0, workers * found.busy_cores / usable_cpu_count())
+    workers = definition.seeds_at_a_time
+    is_local = definition.settings.job.target == "local"
+    cores = workers * found.busy_cores if is_local else 0.0
+    slowdown = max(1.0, cores / usable_cpu_count())
     seconds, evaluations = found.seconds * slowdown, float(found.evaluations)
     rate = max(found.rate / slowdown, 1e-9)
     if not found.has_ended:

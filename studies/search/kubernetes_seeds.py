@@ -16,9 +16,6 @@ from common.settings.programs import PROGRAMS, selected
 from studies.search.definition import PROGRAM, SearchDefinition
 from studies.search.seed_process import OF_POD
 
-PARALLELISM = 2
-"""Pods at a time, unless PARALLELISM is set."""
-
 _CHECK_SECONDS = 1.0
 _OF_THE_POD = {"config", "target", "storage", "run", "seed"}
 
@@ -60,13 +57,13 @@ class KubernetesSeeds:
     def command(self) -> list[str]:
         """Return the command of the client, which starts and follows the Job."""
         definition = self._definition
-        settings = definition.settings
-        given = "parallelism" in settings.explicit
-        limit = settings.inference.parallelism if given else PARALLELISM
-        seeds = len(definition.seeds)
-        task = {"pods": seeds, "limit": min(limit, seeds), "args": [OF_POD, *self.pod_args()]}
+        task = {
+            "pods": len(definition.seeds),
+            "limit": definition.seeds_at_a_time,
+            "args": [OF_POD, *self.pod_args()],
+        }
         text = json.dumps(task).replace("=", r"\u003d")  # words with = are settings
-        return [*self._client, PROGRAM, text, *settings.to_args()]
+        return [*self._client, PROGRAM, text, *definition.settings.to_args()]
 
     def pod_args(self) -> list[str]:
         """Return the arguments of the process of a seed; STORAGE is that of the overlay."""

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 
 from common import storage
 from common.errors import EXIT_OK, exit_on_signals, run_main
@@ -30,7 +31,11 @@ def main() -> int:
         exit_with_parent()
     exit_on_signals()
     definition = SearchDefinition.from_args(args)
-    number = definition.seeds[int(os.environ[POD_NUMBER])] if seed == OF_POD else int(seed)
+    if seed == OF_POD:
+        number = definition.seeds[int(os.environ[POD_NUMBER])]
+        definition = replace(definition, seeds=(number,))  # so that all WORKERS are its own
+    else:
+        number = int(seed)
     folder = SearchFolder(storage.path(definition.settings.job.storage), definition.name)
     with SearchDisplay() as display:
         search = SeedSearch(definition, folder, number, display.show)

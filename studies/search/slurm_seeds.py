@@ -75,7 +75,6 @@ class SlurmSeeds:
         """Return the script of the array of some seeds."""
         definition = self._definition
         settings = definition.settings
-        is_limited = "parallelism" in settings.explicit
         return SearchScript(
             settings=settings.replace(storage=str(self._path.parents[1])),
             log=self._path / "slurm" / "job-%A_%a.log",
@@ -83,7 +82,7 @@ class SlurmSeeds:
             job_id="",
             name=f"{JOB_PREFIX}{definition.name}",
             tasks={seed: self._task(seed) for seed in seeds},
-            limit=settings.inference.parallelism if is_limited else len(seeds),
+            limit=definition.seeds_at_a_time,
             comment=self._comment,
             shared=(self._path / "search.json", f'"search": "{definition.name}"'),
             module=MODULE,

@@ -42,6 +42,9 @@ def test_plan_counts_evaluations_seconds_seeds_and_workers() -> None:
     assert (one.seed_seconds, one.seed_evaluations, one.wall) == (20, 1500, 20)
     one = predict(define("BUDGET=1h"), replace(FOUND, has_ended=True))
     assert (one.seed_seconds, one.seed_evaluations) == (10, 500)
+    pods = ("BUDGET=2500evaluations", "SEEDS=0..4", "TARGET=k8s")
+    assert predict(define(*pods), FOUND).wall == 90
+    assert predict(define(*pods, "PARALLELISM=5"), FOUND).wall == 30
     shared = predict(
         define("BUDGET=2500evaluations", "SEEDS=0,1", "WORKERS=2"), replace(FOUND, busy_cores=1e3)
     )
