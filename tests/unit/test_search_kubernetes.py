@@ -14,6 +14,7 @@ from common.errors import RunError, SettingsError, run_main
 from common.settings import Settings
 from launch import api_errors, manifests
 from launch.commands import search as client
+from launch.commands import select, stop
 from launch.pods import Object
 from launch.search_manifest import search_objects
 from studies.search import __main__ as program
@@ -166,7 +167,9 @@ class FakeCluster:
         return found | {"metadata": metadata, "status": done if has_ended else {"active": 1}}
 
     def list(self, kind: str, labels: str = "", fields: str = "") -> list[Any]:
-        return []
+        wanted = dict(one.split("=") for one in labels.split(",") if one)
+        of_kind = [one for (name, _), one in self.objects.items() if name == kind]
+        return [one for one in of_kind if wanted.items() <= one["metadata"]["labels"].items()]
 
     def watch(self, kind: str, labels: str) -> Iterator[Any]:
         raise api_errors.Forbidden("not recorded")
@@ -196,3 +199,19 @@ def test_client_follows_a_job_and_then_starts_a_changed_one(
     for one in jobs:
         assert now in one["template"]["spec"]["containers"][0]["command"]
     assert {kind for kind, _ in cluster.objects} == {"ServiceAccount"}
+
+
+@needs_kubectl
+def test_search_is_listed_and_deleted_but_no_inference(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods, settings = task()
+    inference = manifests.build(settings, "inference").objects
+    cluster = FakeCluster([*objects().values(), *inference])
+    monkeypatch.setattr(stop.KubeClient, "connect", lambda settings: cluster)
+    (found,) = select.jobs(cluster, settings, "search")  # type: ignore[arg-type]
+    assert found["spec"]["completions"] == pods["pods"]
+    assert stop.delete(settings, "search") == 0
+    assert "job/qfleet-s-search deleted" in capsys.readouterr().out
+    left = {(one["kind"], one["metadata"]["name"]) for one in inference}
+    assert cluster.objects.keys() == left
