@@ -15,7 +15,11 @@ namespace {
 template <class T>
 struct DensityKernels : VectorTypes<T> {
   using typename VectorTypes<T>::V;
+  using typename VectorTypes<T>::I;
   using VectorTypes<T>::kLanes;
+
+  // Digits in a vector of one example: as many lowest digits as fill it, or none.
+  static constexpr int kLaneDigits = kLanes == 16 ? 2 : kLanes == 4 ? 1 : 0;
 
   // Columns whose sums are added up in registers.
   static constexpr int kColumns = 8;
@@ -52,8 +56,74 @@ struct DensityKernels : VectorTypes<T> {
     return view.samples > 1 ? Base(view, column) * view.samples : Base(view, column * kLanes);
   }
 
+  // True if the column of a block with digits in the lanes is whole vectors of other groups, whose
+  // lanes and rows change places.
+  static bool IsTurnable(const DensityView& view) {
+    return kLaneDigits > 0 && view.groups >= kLanes;
+  }
+
+  // True if all digits of a block of two are in the lanes.
+  template <int SIZE>
+  static bool IsInLanes(const DensityView& view) {
+    return SIZE == 16 && view.low_bits + view.middle_bits + 2 < 2 * kLaneDigits;
+  }
+
+  // For a bit of the lanes: x takes the lanes of y without the bit, in place of its own with it.
+  template <int32_t BIT>
+  static void Exchange(V* x, V* y) {
+    const I order = VectorTypes<T>::LaneXorIndices(BIT);
+    const auto is_set = (order & BIT) == 0;
+    const V from_y = VectorTypes<T>::Shuffle(*y, order);
+    const V from_x = VectorTypes<T>::Shuffle(*x, order);
+    *x = is_set ? from_y : *x;
+    *y = is_set ? *y : from_x;
+  }
+
+  // Exchanges the digit of the lanes at BIT with the numbers of four vectors, `step` apart.
+  template <int32_t BIT>
+  static void Turn(int step, V* vectors) {
+    Exchange<BIT>(vectors, vectors + step);
+    Exchange<BIT>(vectors + 2 * step, vectors + 3 * step);
+    Exchange<2 * BIT>(vectors, vectors + 2 * step);
+    Exchange<2 * BIT>(vectors + step, vectors + 3 * step);
+  }
+
+  // The vectors of a column as they are in memory become rows, and rows such vectors.
+  template <int SIZE>
+  static void TurnRows(const DensityView& view, V* vectors) {
+    const bool first = view.low_bits == 0 || IsInLanes<SIZE>(view);
+    for (int row = 0; row < SIZE && first; row += 4) Turn<1>(1, vectors + row);
+    for (int row = 0; row < SIZE && !first; row += 4) Turn<4>(1, vectors + row);
+    if constexpr (SIZE == 16)  // exchanges of different digits commute
+      for (int row = 0; row < 4 && IsInLanes<SIZE>(view); ++row) Turn<4>(4, vectors + row);
+  }
+
+  // The row of vector i of a turnable column, whose lower digit counts first. It may be the
+  // matrix's upper digit.
+  template <int SIZE>
+  static int RowOf(const DensityView& view, int i) {
+    return SIZE == 16 && view.rows[4] < view.rows[1] ? i % 4 * 4 + i / 4 : i;
+  }
+
+  // Where vector i of a turnable column is.
+  template <int SIZE>
+  static int64_t VectorOffset(const DensityView& view, int64_t column, int i) {
+    if (IsInLanes<SIZE>(view)) return Base(view, column * kLanes + i);
+    // Groups count digits of lanes that are not the block's first.
+    return Base(view, column * kLanes + i % 4 * (kLanes / 4)) +
+           view.rows[RowOf<SIZE>(view, i / 4 * 4)];
+  }
+
   template <int SIZE>
   static void Load(const DensityView& view, const T* state, int64_t column, V* to, int stride) {
+    if (!IsContiguous(view) && IsTurnable(view)) {
+      V vectors[SIZE];
+      for (int i = 0; i < SIZE; ++i)
+        vectors[i] = *reinterpret_cast<const V*>(state + VectorOffset<SIZE>(view, column, i));
+      TurnRows<SIZE>(view, vectors);
+      for (int i = 0; i < SIZE; ++i) to[RowOf<SIZE>(view, i) * stride] = vectors[i];
+      return;
+    }
     if (IsContiguous(view)) {
       const T* from = state + ContiguousOffset(view, column);
       for (int row = 0; row < SIZE; ++row)
@@ -68,6 +138,14 @@ struct DensityKernels : VectorTypes<T> {
 
   template <int SIZE>
   static void Store(const DensityView& view, T* state, int64_t column, const V* from) {
+    if (!IsContiguous(view) && IsTurnable(view)) {
+      V vectors[SIZE];
+      for (int i = 0; i < SIZE; ++i) vectors[i] = from[RowOf<SIZE>(view, i)];
+      TurnRows<SIZE>(view, vectors);
+      for (int i = 0; i < SIZE; ++i)
+        *reinterpret_cast<V*>(state + VectorOffset<SIZE>(view, column, i)) = vectors[i];
+      return;
+    }
     if (IsContiguous(view)) {
       T* to = state + ContiguousOffset(view, column);
       for (int row = 0; row < SIZE; ++row)
