@@ -40,7 +40,7 @@ def choose(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Settin
     """
     if settings.model.device != "auto" or settings.job.target != "local":
         return settings
-    if workload.placement == "amplitude":  # GPUs have no initial state per example
+    if workload.placement == "amplitude":  # whose steps are not predicted
         return settings.replace(device="cpu")
     on_gpu, on_cpu = predicted_seconds(settings, workload, cores)
     if workload.network_width is None and on_gpu < on_cpu:

@@ -25,7 +25,8 @@ for package in cirq numpy pytest; do
 done
 export QFLEET_TEST_DEVICE=$device PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}. PYTHONUNBUFFERED=1
 test_device=("$python" -m pytest -q -c /dev/null --rootdir=. --noconftest -p no:cacheprovider
-	tests/native/test_device_engine.py tests/native/test_device_laws.py tests/native/test_device_density.py)
+	tests/native/test_device_engine.py tests/native/test_device_laws.py
+	tests/native/test_device_density.py tests/native/test_device_initial_states.py)
 mkdir -p "$folder"
 
 "$python" -m qfleet.native
@@ -41,6 +42,6 @@ timeout 300 "$python" -m benchmarks.gpu --cpu --hvp --json "$folder/gpu.json" \
 # Both paths, for small and for wide states. The compilers that the tests start are not examined.
 sanitize=(timeout 90 compute-sanitizer --target-processes application-only --error-exitcode 9)
 "${sanitize[@]}" --tool memcheck "${test_device[@]}" \
-	-k "wide_values and 14 or values and 5-3 or values and 2-17 or samples or density and 3-70"
+	-k "wide_values and 14 or values and 5-3 or values and 2-17 or samples or density and 3-70 or undone or values and 9-2"
 "${sanitize[@]}" --tool racecheck "${test_device[@]}" \
 	-k "wide_values and 14-complex64 or values and 5-3-complex64 or density and 4-5-complex64"

@@ -1,6 +1,5 @@
 """Checks of ENCODER=amplitude, whose examples are initial states of the circuits."""
 
-from common.settings.device_checks import ANY_DEVICE
 from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS, DataSettings, ModelSettings
 from common.settings.groups.training import TrainingSettings
 from qfleet.devices.calibration import INLINE, short_name
@@ -48,7 +47,6 @@ def _excluded(model: ModelSettings, training: TrainingSettings) -> str:
     is_device = model.noise.startswith(INLINE)
     return (
         f"SIMULATOR={model.simulator}" * (model.simulator == "tfq")
-        or f"DEVICE={model.device}" * (model.device not in ANY_DEVICE)
         or f"METHOD={model.method}" * (model.method not in ("auto", "state_vector"))
         or f"SAMPLER={model.sampler}" * bool(model.sampler)
         or f"GRADIENT={model.gradient}" * (model.gradient == "noiseless")

@@ -138,7 +138,7 @@ class AnyProgram(abc.ABC):
         method: Name of the method in `CompiledCircuit.method`.
         kind: Name of the things that are evolved or contracted, in the plural.
         has_states: If it evolves state vectors, which can be read, sampled and sharded.
-        has_kernels: If a GPU can evolve it, from one initial state.
+        has_kernels: If a GPU can evolve it; only state vectors from states of the caller.
         takes_states: If each example starts at a state that the caller passes.
         checks_gradients: If a gradient needs memory that the engine does not check.
         has_hvp: If the engine has Hessian-vector products.

@@ -65,15 +65,16 @@ def choose(wanted: Device, program: AnyProgram, dtype: str, threads: int | None 
 
     Returns:
         The wanted device; for `auto`, a GPU that works and has room for a state, if it is faster.
-        Programs of other kinds than state vectors are not predicted.
+        Only programs of state vectors without states of the caller are predicted.
     """
-    if program.takes_states or not program.has_kernels:
-        takes = "a circuit that takes initial states"
-        devices.warn_once(takes if program.takes_states else f"the method {program.method}", wanted)
+    if not program.has_kernels or (program.takes_states and not program.has_states):
+        states = " with initial states" * program.takes_states
+        devices.warn_once(f"the method {program.method}{states}", wanted)
         return CPU
     if wanted.kind != "auto":
         return wanted
-    operations = program.step_operations(dtype) if gpus.may_use_gpu() else None
+    is_predicted = gpus.may_use_gpu() and not program.takes_states
+    operations = program.step_operations(dtype) if is_predicted else None
     if operations is None:
         return CPU
     step = _step.get() or ExpectedStep()

@@ -194,8 +194,8 @@ def warn_once(what: str, device: Device) -> None:
     if device.kind in ("cpu", "auto"):
         return
     warnings.warn(
-        f"{what} runs on the CPU, not on {device}: only state vectors and density matrices from one"
-        " initial state have kernels for GPUs",
+        f"{what} runs on the CPU, not on {device}: GPUs evolve state vectors, and density matrices"
+        " from |0...0> only",
         stacklevel=6,  # the caller of `compile_circuit`, which is decorated
     )
 

@@ -72,8 +72,8 @@ QFLEET_API qfleet_status qfleet_program_create(const void* bytes, int64_t size, 
                                                qfleet_program* program);
 // The same for a device, such as a GPU: `library` is the path of a device library (cuda/), `device`
 // the number of the device. Values, states, samples and derivatives are computed there, and no
-// states are kept between calls. Only state vectors and density matrices run there, without states
-// of the caller and without stages. The first Hessian-vector product makes tables of its own.
+// states are kept between calls. Only state vectors run there, and density matrices without states
+// of the caller, both without stages. The first Hessian-vector product makes tables of its own.
 QFLEET_API qfleet_status qfleet_program_create_on(const void* bytes, int64_t size,
                                                   int32_t real_bytes, const char* library,
                                                   int32_t device, qfleet_program* program);

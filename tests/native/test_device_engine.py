@@ -5,9 +5,6 @@ tests need no framework and no hypothesis.
 """
 
 import pickle
-from functools import cache
-from itertools import pairwise
-from random import Random
 
 import cirq
 import numpy as np
@@ -17,11 +14,17 @@ import sympy
 import qfleet
 from qfleet.engine import devices
 from qfleet.engine.devices import Device
+from tests.support.device_circuits import (
+    HVP_TOLERANCE,
+    TOLERANCE,
+    assert_close,
+    compile_pair,
+    draw_circuit,
+    draw_point,
+)
 from tests.support.device_library import DEVICE, build_device_library
-from tests.support.random_circuits import INPUTS, PARAMETERS, draw_case
+from tests.support.random_circuits import INPUTS, PARAMETERS
 
-TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
-HVP_TOLERANCE = {"complex64": 3e-5, "complex128": 1e-12}
 NARROW, WIDE = tuple(range(1, 8)), tuple(range(8, 15))
 BATCHES = (1, 3, 17)
 CIRCUITS = 2  # of each width
@@ -30,60 +33,6 @@ POINT = np.array([[0.3, -0.8, 1.1]]), np.array([0.7, -0.2, 0.4, -1.3])
 
 
 device_library = pytest.fixture(build_device_library, scope="session", autouse=True)
-
-
-def draw_circuit(width: int, seed: int) -> tuple[cirq.Circuit, list[cirq.PauliSum]]:
-    """Draw a circuit of all supported gates, and observables that depend on every qubit."""
-    qubits = cirq.LineQubit.range(width)
-    case = draw_case(Random(100 * width + seed), width)
-    symbols = sympy.symbols((*INPUTS, *PARAMETERS))
-    first = [cirq.ry(symbols[at % len(symbols)] + at).on(one) for at, one in enumerate(qubits)]
-    chain = [cirq.CNOT(*pair) for pair in pairwise(qubits)]
-    total = sum((0.1 * at + 0.5) * cirq.Z(one) for at, one in enumerate(qubits))
-    return cirq.Circuit(first, case.circuit, chain), [*case.observables, total]
-
-
-@cache
-def compile_pair(
-    width: int, seed: int, *, dtype: str = "complex128", state: bool = False
-) -> tuple[qfleet.CompiledCircuit, qfleet.CompiledCircuit]:
-    """Compile a random circuit for the device and for the CPU."""
-    circuit, observables = draw_circuit(width, seed)
-    made, wanted = (
-        qfleet.compile(
-            circuit,
-            INPUTS,
-            PARAMETERS,
-            () if state else observables,
-            dtype=dtype,
-            method="subspace",
-            device=device,
-        )
-        for device in (DEVICE, "cpu")
-    )
-    assert len(made.qubits) == width
-    assert made.device.kind == DEVICE.partition(":")[0]
-    return made, wanted
-
-
-def draw_point(seed: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw inputs and parameters."""
-    rng = np.random.default_rng(seed)
-    return rng.uniform(-1.5, 1.5, (batch, len(INPUTS))), rng.uniform(-1.5, 1.5, len(PARAMETERS))
-
-
-def assert_close(
-    found: np.ndarray | None,
-    wanted: np.ndarray | None,
-    dtype: str,
-    tolerance: dict[str, float] = TOLERANCE,
-) -> None:
-    """Compare arrays to within a tolerance of their largest number, or of 1."""
-    assert found is not None
-    assert wanted is not None
-    assert found.dtype == wanted.dtype
-    scale = max(1.0, np.abs(wanted).max(initial=0))
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance[dtype] * scale)
 
 
 def check_values(width: int, seed: int, batch: int, dtype: str) -> None:

@@ -161,14 +161,24 @@ def test_operation_without_its_library_is_unavailable(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.usefixtures("on_device")
-def test_initial_states_warn_and_use_the_cpu() -> None:
+def test_initial_states_have_the_gradients_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     from qfleet.tensorflow.layers import Expectation
+    from qfleet.tensorflow.runtime import keras, tf
 
-    devices.warn_once.cache_clear()
-    with pytest.warns(UserWarning, match=f"initial states.*{devices.resolve(DEVICE)}"):
-        layer = Expectation(CIRCUIT, ["x"], OBSERVABLES, initial_states=True)
-    assert layer([np.eye(8)[:3], ROWS]).shape == (3, 2)
+    found = []
+    for device in (DEVICE, "cpu"):
+        monkeypatch.setenv("QFLEET_DEVICE", device)
+        initial = keras.initializers.Constant(ANGLES)
+        options = {"initializer": initial, "initial_states": True}
+        layer = Expectation(CIRCUIT, ["x"], OBSERVABLES, **options)
+        states = tf.constant(np.eye(8)[:3], tf.complex64)
+        with tf.GradientTape() as tape:
+            tape.watch(states)
+            loss = tf.reduce_sum(WEIGHTS * layer([states, ROWS]))
+        assert layer.describe().startswith("device: ") == (device == DEVICE)
+        found.append((loss, *tape.gradient(loss, (states, layer.trainable_variables[0]))))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.usefixtures("on_device")

@@ -147,7 +147,6 @@ def test_states_beyond_the_memory_are_refused(tmp_path: Path) -> None:
         (["SIMULATOR=tfq"], "SIMULATOR=tfq"),
         (["METHOD=tensor_network"], "METHOD=tensor_network"),
         (["METHOD=subspace"], "METHOD=subspace"),
-        (["DEVICE=cuda"], "DEVICE=cuda"),
         (["SAMPLER=a:b", "SHOTS=10"], "SAMPLER=a:b"),
         (["SHOTS=10", "GRADIENT=noiseless"], "GRADIENT=noiseless"),
         (["PRUNE=0.1"], "PRUNE=0.1"),

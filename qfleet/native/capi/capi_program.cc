@@ -23,12 +23,6 @@ struct Place {
   int32_t device = 0;
 };
 
-// A device begins all examples at one state.
-void RequireNoStates(const ProgramSizes& program) {
-  if (program.takes_states)
-    throw std::invalid_argument("programs that take states run on the CPU only");
-}
-
 template <class T>
 LoadedProgram Load(const std::string& bytes, const Place& place) {
   const int64_t format = FormatOf(bytes);
@@ -40,7 +34,8 @@ LoadedProgram Load(const std::string& bytes, const Place& place) {
   if (format == DensityProgram::kFormat) {
     const auto program = std::make_shared<DensityProgram>(bytes);
     if (!place.library) return std::make_unique<DensityEngine<T>>(program, kernels);
-    RequireNoStates(*program);
+    if (program->takes_states)
+      throw std::invalid_argument("density matrices that take states run on the CPU only");
     return std::make_unique<DeviceDensityEngine<T>>(place.library, place.device, program);
   }
   if (format == TrajectoryProgram::kFormat)
@@ -48,7 +43,6 @@ LoadedProgram Load(const std::string& bytes, const Place& place) {
                                                  kernels);
   auto engine = std::make_unique<StateVectorEngine<T>>(std::make_shared<Program>(bytes), kernels);
   if (!place.library) return engine;
-  RequireNoStates(engine->program());
   engine->UseDevice(
       std::make_unique<DeviceEngine>(place.library, place.device, engine->program(), sizeof(T)));
   return engine;

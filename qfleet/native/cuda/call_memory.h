@@ -85,8 +85,9 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideSmall(int64_t size, bo
   PickSmall([&](auto* kernel) {
     resident = BlocksPerMultiprocessor(kernel, division.threads, division.shared_bytes);
   });
-  division.chunk =
-      std::min(size, std::max<int64_t>(groups, kScratchBytes / ScratchBytesPerExample()));
+  const int64_t bytes = ScratchBytesPerExample() + (sizes_.takes_states ? 2 * state_bytes : 0);
+  division.chunk = std::min(size, std::max<int64_t>(groups, kScratchBytes / bytes));
+  if (sizes_.takes_states) division.chunk = std::min(division.chunk, kMostStates);
   division.grid = std::min<int64_t>(DivideUp(division.chunk, groups),
                                     static_cast<int64_t>(resident) * facts_.multiprocessors);
   division.units = division.grid * (lanes_ ? division.threads / kWarp : 1);
@@ -109,7 +110,8 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size, boo
   division.parts = std::min(tiles, std::max<int64_t>(1, DivideUp(resident, division.chunk)));
   const int64_t sums = (sizes_.block_sums + sizes_.product_sums) * kMatrixReals * kWideBytes;
   const auto bytes = [&](int64_t chunk) {
-    const int64_t states = (static_cast<int64_t>(sizeof(C)) << sizes_.qubits) * (gradient ? 2 : 1);
+    const int64_t states = (static_cast<int64_t>(sizeof(C)) << sizes_.qubits) *
+                           (gradient || sizes_.takes_states ? 2 : 1);
     return chunk * (states + ScratchBytesPerExample() + (gradient ? division.parts * sums : 0) +
                     MeasureParts() * sizes_.string_count * kWideBytes);
   };
@@ -146,8 +148,9 @@ typename TypedProgram<T>::Scratch TypedProgram<T>::LayoutScratch(const Division&
     const int64_t slots = sizes_.block_sums + (states ? sizes_.product_sums : 0);
     scratch.unit_sums = layout.Add<Wide>(division.units * slots * kMatrixReals);
   }
-  if (states) scratch.psi = layout.Add<C>(chunk << sizes_.qubits);
-  if (states && gradient) scratch.lambda = layout.Add<C>(chunk << sizes_.qubits);
+  const bool takes_states = sizes_.takes_states;  // which pass through both arrays
+  if (states || takes_states) scratch.psi = layout.Add<C>(chunk << sizes_.qubits);
+  if ((states && gradient) || takes_states) scratch.lambda = layout.Add<C>(chunk << sizes_.qubits);
   return scratch;
 }
 

@@ -49,10 +49,60 @@ void TypedProgram<T>::BeginChunk(const Inputs& inputs, const Scratch& scratch, i
             scratch.coefficients.in(base));
 }
 
+inline BitOrder MakeOrder(int32_t qubits, const int64_t* order) {
+  BitOrder made = {};
+  made.qubits = qubits;
+  for (int32_t i = 0; i < qubits; ++i) made.order[i] = static_cast<int8_t>(order[i]);
+  return made;
+}
+
+template <class T>
+void TypedProgram<T>::PermuteChunk(const int64_t* order, bool to_caller, T factor, int64_t count,
+                                   const C* from, C* to) {
+  Launch(PermuteStates<T>,
+         dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)), kWideThreads, 0,
+         stream_, MakeOrder(sizes_.qubits, order), to_caller, factor, from, to);
+}
+
+template <class T>
+void TypedProgram<T>::ReceiveStates(const void* states, const int64_t* order, T factor,
+                                    int64_t first, int64_t count, C* buffer, C* to) {
+  CopyToDevice(buffer, static_cast<const C*>(states) + (first << sizes_.qubits),
+               (count << sizes_.qubits) * static_cast<int64_t>(sizeof(C)), stream_);
+  PermuteChunk(order, false, factor, count, buffer, to);
+}
+
+template <class T>
+void TypedProgram<T>::ReturnStates(const C* states, const int64_t* order, T factor, int64_t first,
+                                   int64_t count, C* buffer, void* to) {
+  PermuteChunk(order, true, factor, count, states, buffer);
+  CopyToHost(static_cast<C*>(to) + (first << sizes_.qubits), buffer,
+             (count << sizes_.qubits) * static_cast<int64_t>(sizeof(C)), stream_);
+}
+
+template <class T>
+void TypedProgram<T>::ReceiveInitial(const Call& call, const Scratch& scratch, int64_t first,
+                                     int64_t count) {
+  if (!sizes_.takes_states) return;
+  char* base = scratch_.data();
+  ReceiveStates(call.initial_states, call.initial_order, T{1}, first, count,
+                scratch.lambda.in(base), scratch.psi.in(base));
+}
+
+// dL = 2 Re <lambda|d psi>.
+template <class T>
+void TypedProgram<T>::ReturnInitial(const Call& call, const Scratch& scratch, int64_t first,
+                                    int64_t count, const GradientResults& wanted) {
+  if (!wanted.initial_gradients) return;
+  char* base = scratch_.data();
+  ReturnStates(scratch.lambda.in(base), call.initial_order, T{2}, first, count,
+               scratch.psi.in(base), wanted.initial_gradients);
+}
+
 template <class T>
 void TypedProgram<T>::EvolveSmallChunk(const Inputs& inputs, const Scratch& scratch,
                                        const Division& division, int64_t count, int32_t mode,
-                                       bool values, bool gradient) {
+                                       bool values, bool gradient, bool by_states) {
   char* base = scratch_.data();
   SmallArguments<T> arguments = {};
   arguments.program = View(mode);
@@ -65,6 +115,8 @@ void TypedProgram<T>::EvolveSmallChunk(const Inputs& inputs, const Scratch& scra
     arguments.unit_sums = scratch.unit_sums.in(base);
     arguments.product_sums = scratch.product_sums.in(base);
   }
+  if (sizes_.takes_states) arguments.initial_states = scratch.psi.in(base);
+  if (by_states) arguments.state_gradients = scratch.lambda.in(base);
   PickSmall([&](auto* kernel) {
     Launch(kernel, dim3(static_cast<unsigned>(division.grid)), division.threads,
            division.shared_bytes, stream_, arguments);
@@ -91,7 +143,7 @@ template <class T>
 void TypedProgram<T>::ForwardWide(const Inputs& inputs, const Scratch& scratch,
                                   const Division& division, int64_t count) {
   WideArguments<T> arguments = WideCall(inputs, scratch, 0);
-  arguments.fresh = 1;
+  arguments.fresh = !sizes_.takes_states;
   for (const WindowTable& window : windows_.windows) {
     arguments.window = window;
     Launch(
@@ -104,7 +156,7 @@ void TypedProgram<T>::ForwardWide(const Inputs& inputs, const Scratch& scratch,
 template <class T>
 void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
                                    const Division& division, int64_t count, int32_t mode,
-                                   const Results& results, bool add) {
+                                   bool by_states, const Results& results, bool add) {
   char* base = scratch_.data();
   WideArguments<T> arguments = WideCall(inputs, scratch, mode);
   const int64_t slots = sizes_.block_sums + sizes_.product_sums;
@@ -117,13 +169,13 @@ void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
   };
   size_t earliest = windows_.windows.size();
   for (size_t w = windows_.windows.size(); w-- > 0;)
-    if (needed(windows_.windows[w])) earliest = w;
+    if (by_states || needed(windows_.windows[w])) earliest = w;
   for (size_t w = windows_.windows.size(); w-- > earliest;) {
     arguments.window = windows_.windows[w];
     // A window that changes the places must be undone, too.
     const PlaceTable &begin = arguments.window.begin, &end = arguments.window.end;
     if (!needed(arguments.window) && std::memcmp(&begin, &end, sizeof(begin)) == 0) continue;
-    arguments.store = w > earliest;
+    arguments.store = by_states || w > earliest;
     Launch(BackwardWindow<T>,
            dim3(static_cast<unsigned>(division.parts), static_cast<unsigned>(count)),
            division.threads, division.shared_bytes, stream_, arguments);

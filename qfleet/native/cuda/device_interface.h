@@ -11,7 +11,7 @@
 namespace qfleet {
 namespace device {
 
-constexpr int32_t kInterfaceVersion = 5;
+constexpr int32_t kInterfaceVersion = 6;
 constexpr int32_t kMatrixReals = 32;    // of a 4 x 4 matrix (re, im); smaller ones use the first
 constexpr int32_t kDensityReals = 256;  // of a real 16 x 16 matrix; smaller ones use the first
 
@@ -68,7 +68,7 @@ struct PauliString {
 // aligned to its size.
 struct ProgramTables {
   int32_t qubits, real_bytes;
-  int32_t has_tangents, reserved;
+  int32_t has_tangents, takes_states;
   int64_t shared, per_example, readouts;  // E, F, K
   int64_t block_count;
   const BlockTable* blocks;
@@ -103,6 +103,10 @@ struct Call {
   const double* shared;       // [E]
   const double* per_example;  // [size][F]
   const double* matrices;     // [matrix_count][kMatrixReals]
+  // Of a program that takes states: [size][2**N] (re, im), reals of the program. Bit i of its index
+  // is bit initial_order[i] of theirs.
+  const void* initial_states;
+  const int64_t* initial_order;
 };
 
 // Results of a gradient, which the core completes. All are overwritten.
@@ -111,6 +115,8 @@ struct GradientResults {
   double* sequence_sums;          // [sequence_sums][kMatrixReals]
   double* shared_derivatives;     // [derivatives]: of shared exponents, summed over the examples
   double* per_example_gradients;  // [size][F], or null
+  // Like Call::initial_states: dL/dRe and dL/dIm, or null. A program with tangents has none.
+  void* initial_gradients;
 };
 
 // A real matrix on the Pauli coefficients of one or two qubits. Their index has a digit of base 4

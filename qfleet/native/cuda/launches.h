@@ -16,6 +16,7 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   UseDevice(device_);
   const bool gradient = results_wanted != nullptr;
   const int32_t mode = gradient && results_wanted->per_example_gradients ? 1 : 0;
+  const bool by_states = gradient && results_wanted->initial_gradients;
   const Inputs inputs = StageInputs(call, static_cast<const T*>(upstream));
   const Results results = LayoutResults(call, values != nullptr, gradient);
   const Division division =
@@ -27,8 +28,10 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
     BeginChunk(inputs, scratch, first, count, gradient);
+    ReceiveInitial(call, scratch, first, count);
     if (small_) {
-      EvolveSmallChunk(inputs, scratch, division, count, mode, values != nullptr, gradient);
+      EvolveSmallChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
+                       by_states);
     } else {
       ForwardWide(inputs, scratch, division, count);
     }
@@ -40,8 +43,9 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
              dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
              division.threads, 0, stream_, View(mode), static_cast<const C*>(scratch.psi.in(base)),
              static_cast<const T*>(scratch.coefficients.in(base)), scratch.lambda.in(base));
-      BackwardWide(inputs, scratch, division, count, mode, results, first > 0);
+      BackwardWide(inputs, scratch, division, count, mode, by_states, results, first > 0);
     }
+    ReturnInitial(call, scratch, first, count, *results_wanted);
     DifferentiateChunk(inputs, scratch, results, first, count, mode, mode == 1, first > 0);
   }
   if (small_ && gradient)
@@ -51,24 +55,15 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   ReturnResults(results, values, results_wanted);
 }
 
-inline BitOrder MakeOrder(int32_t qubits, const int64_t* order) {
-  BitOrder made = {};
-  made.qubits = qubits;
-  for (int32_t i = 0; i < qubits; ++i) made.order[i] = static_cast<int8_t>(order[i]);
-  return made;
-}
-
 template <class T>
-void TypedProgram<T>::WriteStates(const Inputs& inputs, const Scratch& scratch,
+void TypedProgram<T>::WriteStates(const Call& call, const Inputs& inputs, const Scratch& scratch,
                                   const Division& division, const int64_t* order, int64_t first,
                                   int64_t count) {
   char* base = scratch_.data();
   BeginChunk(inputs, scratch, first, count, false);
+  ReceiveInitial(call, scratch, first, count);
   ForwardWide(inputs, scratch, division, count);
-  Launch(PermuteStates<T>,
-         dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
-         division.threads, 0, stream_, MakeOrder(sizes_.qubits, order), true, T{1},
-         static_cast<const C*>(scratch.psi.in(base)), scratch.lambda.in(base));
+  PermuteChunk(order, true, T{1}, count, scratch.psi.in(base), scratch.lambda.in(base));
 }
 
 template <class T>
@@ -82,7 +77,7 @@ void TypedProgram<T>::State(const Call& call, const int64_t* order, void* states
   char* base = scratch_.data();
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
-    WriteStates(inputs, scratch, division, order, first, count);
+    WriteStates(call, inputs, scratch, division, order, first, count);
     CopyToHost(static_cast<C*>(states) + (first << sizes_.qubits), scratch.lambda.in(base),
                (count << sizes_.qubits) * static_cast<int64_t>(sizeof(C)), stream_);
     Synchronize(stream_);
@@ -109,7 +104,7 @@ void TypedProgram<T>::Sample(const Call& call, const int64_t* order, int64_t sho
     const T* const states = reinterpret_cast<const T*>(scratch.lambda.in(base));
     for (int64_t first = 0; first < call.size; first += division.chunk) {
       const int64_t count = std::min(division.chunk, call.size - first);
-      WriteStates(inputs, scratch, division, order, first, count);
+      WriteStates(call, inputs, scratch, division, order, first, count);
       ForEach(count * segments, SumProbabilities<T>, count, amplitudes, states, sums.in(base));
       ForEach(count, AddUpSegments<double>, count, segments, sums.in(base), totals.in(base));
       CopyToHost(norms + first, totals.in(base), count * static_cast<int64_t>(sizeof(double)),
@@ -139,22 +134,16 @@ void TypedProgram<T>::StateGradient(const Call& call, const int64_t* order, cons
   const Layout::Array<C> received = scratch.layout.template Add<C>(division.chunk << sizes_.qubits);
   ReserveScratch(scratch, "the gradient of the states");
   char* base = scratch_.data();
-  const BitOrder bits = MakeOrder(sizes_.qubits, order);
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
     BeginChunk(inputs, scratch, first, count, false);
-    const auto receive = [&](const void* from, T factor, C* to) {
-      CopyToDevice(received.in(base), static_cast<const C*>(from) + (first << sizes_.qubits),
-                   (count << sizes_.qubits) * static_cast<int64_t>(sizeof(C)), stream_);
-      Launch(PermuteStates<T>,
-             dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
-             division.threads, 0, stream_, bits, false, factor,
-             static_cast<const C*>(received.in(base)), to);
-    };
-    receive(states, T{1}, scratch.psi.in(base));
+    C *const buffer = received.in(base), *const lambda = scratch.lambda.in(base);
+    ReceiveStates(states, order, T{1}, first, count, buffer, scratch.psi.in(base));
     // dL = Re <upstream|d psi>, but the adjoint method expects 2 Re <lambda|d psi>.
-    receive(upstream, T{0.5}, scratch.lambda.in(base));
-    BackwardWide(inputs, scratch, division, count, mode, results, first > 0);
+    ReceiveStates(upstream, order, T{0.5}, first, count, buffer, lambda);
+    BackwardWide(inputs, scratch, division, count, mode, wanted.initial_gradients != nullptr,
+                 results, first > 0);
+    ReturnInitial(call, scratch, first, count, wanted);
     DifferentiateChunk(inputs, scratch, results, first, count, mode, mode == 1, first > 0);
   }
   ReturnResults(results, nullptr, &wanted);

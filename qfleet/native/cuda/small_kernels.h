@@ -26,12 +26,14 @@ template <class T>
 struct SmallArguments {
   ProgramView<T> program;
   int64_t size;
-  const Complex<T>* matrices;  // [matrices][16]
-  const Complex<T>* products;  // [size][products][16]
-  T* string_values;            // [size][strings]; null: not wanted
-  const T* coefficients;       // [size][strings]; null: no gradient
-  WideOf<T>* unit_sums;        // [units][block sums][kMatrixReals], a unit for each warp or block
-  T* product_sums;             // [size][product sums][kMatrixReals]
+  const Complex<T>* initial_states;  // [size][2**N], or null: all begin at the program's
+  const Complex<T>* matrices;        // [matrices][16]
+  const Complex<T>* products;        // [size][products][16]
+  T* string_values;                  // [size][strings]; null: not wanted
+  const T* coefficients;             // [size][strings]; null: no gradient
+  WideOf<T>* unit_sums;         // [units][block sums][kMatrixReals], a unit for each warp or block
+  T* product_sums;              // [size][product sums][kMatrixReals]
+  Complex<T>* state_gradients;  // [size][2**N], half of dL/d(initial states); null: not wanted
 };
 
 // A thread's amplitudes of a tile: launches have enough threads for one strip each.
@@ -84,8 +86,8 @@ __device__ void ApplyStrings(const ProgramView<T>& program, const Complex<T>* ps
 }
 
 template <class T, class Threads>
-__device__ __forceinline__ void BeginState(const ProgramView<T>& program, Threads threads,
-                                           Complex<T>* psi) {
+__device__ __forceinline__ void BeginState(const ProgramView<T>& program, const Complex<T>* initial,
+                                           Threads threads, Complex<T>* psi) {
   constexpr int32_t kBatch = 8;
   ForEachPlaces<kBatch>(program.begin->columns, program.begin->base, program.qubits, threads,
                         [&](const uint32_t* indices, const uint32_t* places, int32_t count) {
@@ -93,11 +95,24 @@ __device__ __forceinline__ void BeginState(const ProgramView<T>& program, Thread
 #pragma unroll
                           for (int32_t k = 0; k < kBatch; ++k)
                             if (k < count)
-                              x[k] = program.initial ? program.initial[indices[k]]
-                                                     : Complex<T>{T(indices[k] == 0), 0};
+                              x[k] =
+                                  initial ? initial[indices[k]] : Complex<T>{T(indices[k] == 0), 0};
 #pragma unroll
                           for (int32_t k = 0; k < kBatch; ++k)
                             if (k < count) At(psi, places[k]) = x[k];
+                        });
+}
+
+// Copies a state from the places before the first block.
+template <class T, class Threads>
+__device__ __forceinline__ void StoreState(const ProgramView<T>& program, Complex<T>* psi,
+                                           Threads threads, Complex<T>* state) {
+  constexpr int32_t kBatch = 8;
+  ForEachPlaces<kBatch>(program.begin->columns, program.begin->base, program.qubits, threads,
+                        [&](const uint32_t* indices, const uint32_t* places, int32_t count) {
+#pragma unroll
+                          for (int32_t k = 0; k < kBatch; ++k)
+                            if (k < count) state[indices[k]] = At(psi, places[k]);
                         });
 }
 
@@ -126,7 +141,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) EvolveSmall(SmallArguments<T>
     const int64_t example = present ? first + group : call.size - 1;
     const Matrices<T> matrices = {
         call.matrices, call.products + example * program.product_count * (kMatrixReals / 2)};
-    BeginState(program, threads, psi);
+    BeginState(program,
+               call.initial_states ? call.initial_states + example * amplitudes : program.initial,
+               threads, psi);
     threads.Sync();
     ForwardPass(program.blocks, program.block_count, matrices, threads, psi);
     if (call.string_values)
@@ -144,6 +161,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) EvolveSmall(SmallArguments<T>
           present ? call.product_sums + example * program.product_sums * kMatrixReals : nullptr};
       BackwardPass<T, LANES>(program.blocks, program.block_count, matrices, program.mode, psi,
                              lambda, warp_sums, targets);
+      if (call.state_gradients && present)
+        StoreState(program, lambda, threads, call.state_gradients + example * amplitudes);
     }
     threads.Sync();
   }

@@ -18,8 +18,9 @@ constexpr int32_t kWideThreads = kIsHostExecutor ? 64 : 256;
 constexpr int64_t kWideTileBytes = 64 << 10;  // of both states, so that thread blocks share an SM
 constexpr int64_t kScratchBytes = kIsHostExecutor ? 1 << 20 : 512 << 20;
 constexpr int64_t kMaxSegments = 32, kSegmentRows = 128;
-constexpr int64_t kWaves = 2;        // of thread blocks in a launch for wide states
-constexpr int64_t kMostParts = 256;  // of a state that is measured
+constexpr int64_t kWaves = 2;           // of thread blocks in a launch for wide states
+constexpr int64_t kMostParts = 256;     // of a state that is measured
+constexpr int64_t kMostStates = 65535;  // in a launch with a row of thread blocks for each
 constexpr int64_t kShotsAtOnce = kIsHostExecutor ? 64 : 1 << 20;
 constexpr double kUsableMemory = 0.9;  // of the free memory of the device
 
@@ -103,15 +104,27 @@ class TypedProgram : public Program {
   void BeginChunk(const Inputs& inputs, const Scratch& scratch, int64_t first, int64_t count,
                   bool coefficients);
   void EvolveSmallChunk(const Inputs& inputs, const Scratch& scratch, const Division& division,
-                        int64_t count, int32_t mode, bool values, bool gradient);
+                        int64_t count, int32_t mode, bool values, bool gradient, bool by_states);
+  void PermuteChunk(const int64_t* order, bool to_caller, T factor, int64_t count, const C* from,
+                    C* to);
+  // Copies states of a chunk from or to the host, where they have the caller's order.
+  void ReceiveStates(const void* states, const int64_t* order, T factor, int64_t first,
+                     int64_t count, C* buffer, C* to);
+  void ReturnStates(const C* states, const int64_t* order, T factor, int64_t first, int64_t count,
+                    C* buffer, void* to);
+  // Leaves the initial states of a chunk in scratch.psi, if the caller has them.
+  void ReceiveInitial(const Call& call, const Scratch& scratch, int64_t first, int64_t count);
+  // Takes dL/d(initial states) from scratch.lambda, if they are wanted.
+  void ReturnInitial(const Call& call, const Scratch& scratch, int64_t first, int64_t count,
+                     const GradientResults& wanted);
   WideArguments<T> WideCall(const Inputs& inputs, const Scratch& scratch, int32_t mode);
   void ForwardWide(const Inputs& inputs, const Scratch& scratch, const Division& division,
                    int64_t count);
   // Leaves the states of a chunk in scratch.lambda, in the caller's order.
-  void WriteStates(const Inputs& inputs, const Scratch& scratch, const Division& division,
-                   const int64_t* order, int64_t first, int64_t count);
+  void WriteStates(const Call& call, const Inputs& inputs, const Scratch& scratch,
+                   const Division& division, const int64_t* order, int64_t first, int64_t count);
   void BackwardWide(const Inputs& inputs, const Scratch& scratch, const Division& division,
-                    int64_t count, int32_t mode, const Results& results, bool add);
+                    int64_t count, int32_t mode, bool by_states, const Results& results, bool add);
   void WriteChunkValues(const Scratch& scratch, const Division& division, const Results& results,
                         int64_t first, int64_t count);
   void DifferentiateChunk(const Inputs& inputs, const Scratch& scratch, const Results& results,

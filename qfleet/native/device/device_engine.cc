@@ -21,9 +21,9 @@ struct DeviceEngine::Results {
         sequence_sums(tables.summed_sequences.size() * kMatrixReals * reals),
         shared_derivatives(tables.derivatives.size() * reals) {}
 
-  device::GradientResults View(double* per_example_gradients) {
+  device::GradientResults View(double* per_example_gradients, void* initial_gradients) {
     return {block_sums.data(), sequence_sums.data(), shared_derivatives.data(),
-            per_example_gradients};
+            per_example_gradients, initial_gradients};
   }
   std::vector<double> block_sums, sequence_sums, shared_derivatives;
 };
@@ -106,7 +106,9 @@ void DeviceEngine::Prepare(const Batch& batch, PreparedCall* prepared) {
                   &tangent);
     pack(block->size(), matrix.data(), tangent.empty() ? nullptr : tangent.data());
   }
-  prepared->call = {batch.size, batch.shared, batch.per_example, prepared->packed.data()};
+  prepared->call = {batch.size,           batch.shared,
+                    batch.per_example,    prepared->packed.data(),
+                    batch.initial_states, batch.initial_order};
 }
 
 template <class Function>
@@ -115,7 +117,7 @@ void DeviceEngine::ComputeGradient(const Batch& batch, double* shared_gradients,
   PreparedCall prepared;
   Prepare(batch, &prepared);
   Results results(*tables_, 1);
-  const device::GradientResults view = results.View(per_example_gradients);
+  const device::GradientResults view = results.View(per_example_gradients, batch.initial_gradients);
   run(&prepared.call, &view);
   Complete(batch, *prepared.matrices, results, nullptr, per_example_gradients != nullptr,
            shared_gradients);
@@ -179,13 +181,16 @@ void DeviceEngine::MultiplyHessian(Batch batch, const T* upstream, T* value_tang
   const auto per_example = Pairs(batch.per_example, batch.per_example_tangents, exponents);
   const auto upstream_pairs =
       Pairs<T>(upstream, nullptr, batch.size * source_.readouts);  // which is constant
-  prepared.call = {batch.size, shared.data(), per_example.data(), matrices.data()};
+  const auto states = Pairs<T>(static_cast<const T*>(batch.initial_states), nullptr,
+                               batch.initial_states ? (2 * batch.size) << source_.qubits : 0);
+  prepared.call = {batch.size,      shared.data(), per_example.data(),
+                   matrices.data(), states.data(), batch.initial_order};
 
   std::vector<T> value_pairs(2 * value_count);
   std::vector<double> example_pairs(per_example_results ? 2 * exponents : 0);
   Results pairs(*tables_, 2), values(*tables_, 1), tangents(*tables_, 1);
   const device::GradientResults view =
-      pairs.View(per_example_results ? example_pairs.data() : nullptr);
+      pairs.View(per_example_results ? example_pairs.data() : nullptr, nullptr);
   RunOnDevice(interface_->evaluate, ProgramWithTangents(), &prepared.call,
               value_tangents ? static_cast<void*>(value_pairs.data()) : nullptr,
               upstream_pairs.data(), &view);

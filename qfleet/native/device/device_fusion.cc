@@ -151,10 +151,11 @@ class Fusion {
     return wide;
   }
 
-  // A block is uncomputed if an earlier block on its light cone needs a gradient.
+  // A block is uncomputed if an earlier block on its light cone, or the initial states, need a
+  // gradient.
   void MarkUncomputed() {
     for (int mode = 0; mode < 2; ++mode) {
-      int64_t before = 0;  // bits that earlier gradients depend on
+      int64_t before = fused_.takes_states ? -1 : 0;  // bits that earlier gradients depend on
       for (Block& block : fused_.blocks) {
         int64_t bits = 0;
         for (int32_t q = 0; q < block.qubits; ++q) bits |= int64_t{1} << block.bits[q];

@@ -126,6 +126,7 @@ device::ProgramTables DeviceEngine::Tables::View(const Program& program, int32_t
   view.qubits = program.qubits;
   view.real_bytes = real_bytes;
   view.has_tangents = tangents;
+  view.takes_states = program.takes_states;
   view.shared = program.shared;
   view.per_example = program.per_example;
   view.readouts = program.readouts;

@@ -379,7 +379,7 @@ def test_circuit_that_cannot_take_states_is_refused(options: Any, message: str) 
         compiled(**options)
 
 
-def test_gpu_for_initial_states_warns_and_uses_the_cpu() -> None:
+def test_gpu_for_initial_density_matrices_warns_and_uses_the_cpu() -> None:
     devices.warn_once.cache_clear()
-    with pytest.warns(UserWarning, match="takes initial states runs on the CPU"):
-        assert compiled(device="cuda").device == devices.CPU
+    with pytest.warns(UserWarning, match="density_matrix with initial states runs on the CPU"):
+        assert compiled(device="cuda", method="density_matrix").device == devices.CPU
