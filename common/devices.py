@@ -11,6 +11,7 @@ from common.commands import IS_INSTALLED
 from common.errors import SettingsError
 from common.processes import describe_exit
 from common.settings import Settings
+from common.settings.amplitude_checks import AMPLITUDE_ENCODERS
 from common.settings.device_checks import ANY_DEVICE
 from common.settings.groups.experiment import ModelSettings
 from common.text import plural
@@ -26,6 +27,10 @@ INSTALL = "pip install 'qfleet[cuda]'" if IS_INSTALLED else "python -m qfleet.na
 
 CHECK_SECONDS = 60.0
 """Longest time in which a driver describes its GPU: the first program on a machine starts it."""
+
+MAX_NOISY_QUBITS = 12
+"""Widest circuits with NOISE that are certain to be density matrices: wider ones are trajectories,
+unless their light cones are narrow, which only the compiled circuit shows."""
 
 
 def device_of(settings: Settings) -> str:
@@ -49,7 +54,7 @@ def reason_for_cpu(settings: Settings) -> str:
         return ""
     return (
         f"DEVICE={device} has no effect: circuits with {other} run on the CPU: GPUs evolve state"
-        " vectors and density matrices only"
+        f" vectors, and density matrices of up to {MAX_NOISY_QUBITS} qubits from |0...0>"
     )
 
 
@@ -67,7 +72,11 @@ def _without_kernels(settings: Settings) -> str:
         return ""
     if not model.has_noise:
         return f"SHOTS={model.shots}"
-    return f"TRAJECTORIES={model.trajectories}" if model.trajectories else ""
+    if model.trajectories:
+        return f"TRAJECTORIES={model.trajectories}"
+    if settings.data.encoder in AMPLITUDE_ENCODERS:
+        return f"NOISE and ENCODER={settings.data.encoder}"
+    return f"NOISE and QUBITS={model.qubits}" if model.qubits > MAX_NOISY_QUBITS else ""
 
 
 def assign(settings: Settings, processes: int) -> list[str]:

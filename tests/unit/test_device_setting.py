@@ -12,6 +12,7 @@ from cli import check
 from common import devices
 from common.errors import SettingsError
 from common.settings import Settings
+from qfleet.compiler.choose_method import MAX_AUTO_DENSITY_QUBITS
 from qfleet.engine import gpus
 from studies import local_trials
 from studies.trial_launcher import TrialRequest
@@ -92,6 +93,14 @@ def test_number_of_a_gpu_is_for_this_machine_only(target: str) -> None:
         (["SIMULATOR=tensorflow"], "cpu"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01"], "cuda"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01", "TRAJECTORIES=9"], "cpu"),
+        (["DEVICE=cuda", "NOISE=depolarizing:0.01", f"QUBITS={MAX_AUTO_DENSITY_QUBITS}"], "cuda"),
+        (
+            ["DEVICE=cuda", "NOISE=depolarizing:0.01", f"QUBITS={MAX_AUTO_DENSITY_QUBITS + 1}"],
+            "cpu",
+        ),
+        (["DEVICE=cuda", "QUBITS=13"], "cuda"),
+        (["DEVICE=cuda", "ENCODER=amplitude"], "cuda"),
+        (["DEVICE=cuda", "ENCODER=amplitude", "NOISE=depolarizing:0.01"], "cpu"),
         (["DEVICE=cuda", "SHOTS=100"], "cpu"),
         (["NOISE=depolarizing:0.01"], "cpu"),
         (["DEVICE=cuda", "METHOD=tensor_network"], "cpu"),
