@@ -48,6 +48,7 @@ def expected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_torch_tensors_of_a_gpu_have_values_and_gradients(engine: str) -> None:
     torch = pytest.importorskip("torch")
+    pytest.importorskip("qfleet.torch")
     inputs, parameters = (torch.tensor(one, device="cuda", requires_grad=True) for one in POINT)
     values = qfleet.torch.expectation(compile_circuit(engine), inputs, parameters)
     values.square().sum().backward()
@@ -58,6 +59,7 @@ def test_torch_tensors_of_a_gpu_have_values_and_gradients(engine: str) -> None:
 
 def test_torch_inputs_and_parameters_may_be_on_two_devices() -> None:
     torch = pytest.importorskip("torch")
+    pytest.importorskip("qfleet.torch")
     inputs, parameters = torch.tensor(POINT[0], device="cuda"), torch.tensor(POINT[1])
     compiled = compile_circuit("cpu")
     assert qfleet.torch.expectation(compiled, inputs, parameters).is_cuda
@@ -66,6 +68,7 @@ def test_torch_inputs_and_parameters_may_be_on_two_devices() -> None:
 
 def test_torch_states_and_samples_are_on_the_gpu() -> None:
     torch = pytest.importorskip("torch")
+    pytest.importorskip("qfleet.torch")
     compiled = compile_circuit("cuda", state=True)
     point = [torch.tensor(one, device="cuda") for one in POINT]
     states = qfleet.torch.state(compiled, *point)
@@ -79,6 +82,7 @@ def test_torch_states_and_samples_are_on_the_gpu() -> None:
 
 def test_torch_module_trains_on_the_gpu() -> None:
     torch = pytest.importorskip("torch")
+    pytest.importorskip("qfleet.torch")
     circuit, sums = three_qubits()
     layer = qfleet.torch.Expectation(circuit, INPUTS, sums).to("cuda")
     model = torch.nn.Sequential(layer, torch.nn.Linear(3, 1, device="cuda"))
@@ -97,6 +101,7 @@ def test_torch_module_trains_on_the_gpu() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_jax_arrays_of_a_gpu_have_values_and_gradients(engine: str) -> None:
     jax = pytest.importorskip("jax")
+    pytest.importorskip("qfleet.jax")
     assert jax.default_backend() == "gpu"
     compiled = compile_circuit(engine)
     point = [jax.numpy.asarray(one, np.float32) for one in POINT]
@@ -114,6 +119,7 @@ def test_jax_arrays_of_a_gpu_have_values_and_gradients(engine: str) -> None:
 
 def test_jax_second_derivatives_and_states_on_a_gpu() -> None:
     jax = pytest.importorskip("jax")
+    pytest.importorskip("qfleet.jax")
     point = [jax.numpy.asarray(one, np.float32) for one in POINT]
     hessians = []
     for engine in ENGINES:
@@ -131,6 +137,7 @@ def test_jax_second_derivatives_and_states_on_a_gpu() -> None:
 
 def test_jax_value_that_is_not_finite_is_an_error() -> None:
     jax = pytest.importorskip("jax")
+    pytest.importorskip("qfleet.jax")
     point = [jax.numpy.asarray(one * np.nan, np.float32) for one in POINT]
     compiled = compile_circuit("cuda")
     values = jax.jit(lambda *symbols: qfleet.jax.expectation(compiled, *symbols))
