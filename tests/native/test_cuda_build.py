@@ -91,6 +91,7 @@ SENTENCES = (
     (13000, 100, "DeviceError", "no usable NVIDIA GPU"),
     (13000, 46, "DeviceError", "used by a process that does not share it"),
     (13000, 2, "MemoryLimitError", "end other processes on it"),
+    (13000, 209, "DeviceError", "no code for this GPU: build it on this machine"),
 )
 """Version of a driver, its error, and the exception and a part of its sentence."""
 

@@ -61,6 +61,7 @@ def options(script: str) -> dict[str, str]:
         (["DEVICE=cpu"], None),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01"], "1"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01", "TRAJECTORIES=50"], None),
+        (["DEVICE=cuda", "NOISE=depolarizing:0.01", "QUBITS=13"], None),
     ],
 )
 def test_script_requests_a_gpu_per_worker_that_uses_it(args: list[str], wanted: str | None) -> None:
