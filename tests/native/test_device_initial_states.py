@@ -6,6 +6,7 @@ QFLEET_TEST_DEVICE names the device, as for test_device_engine.py.
 import cirq
 import numpy as np
 import pytest
+import sympy
 
 import qfleet
 from tests.support.device_circuits import (
@@ -101,16 +102,22 @@ def test_batch_of_several_launches_equals_its_examples() -> None:
         assert_close(gradients.initial_states[rows], right.initial_states, "complex64")
 
 
-def test_permutations_alone_are_undone_for_the_gradient() -> None:
+def test_permutations_before_all_gates_are_undone() -> None:
     qubits = cirq.LineQubit.range(12)
-    circuit = cirq.Circuit(cirq.SWAP(one, qubits[at + 5]) for at, one in enumerate(qubits[:7]))
+    shuffled = [
+        cirq.CNOT(one, qubits[(at + step) % 12])
+        for step in (5, 1, 7, 3)
+        for at, one in enumerate(qubits)
+    ]
+    circuit = cirq.Circuit(shuffled, cirq.ry(sympy.Symbol("p")).on_each(*qubits))
     start = draw_states(2, 1, 12)
     found = []
     for device in (DEVICE, "cpu"):
         compiled = qfleet.compile(
-            circuit, observables=cirq.X(qubits[3]), initial_states=True, device=device
+            circuit, (), ("p",), cirq.X(qubits[3]), initial_states=True, device=device
         )
-        values, gradients = compiled.value_and_gradient(initial_states=start, state_gradients=True)
-        assert_close(values, compiled.expectation(initial_states=start), "complex128")
+        _, gradients = compiled.value_and_gradient(
+            None, [0.3], initial_states=start, state_gradients=True
+        )
         found.append(gradients.initial_states)
     assert_close(*found, "complex128")
