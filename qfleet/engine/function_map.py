@@ -53,13 +53,28 @@ def exponent_map(wanted: Sequence[sympy.Expr], names: Sequence[str]) -> Differen
     return FunctionMap(rest, calls, names) if calls else ExponentMap(rest, names)
 
 
-class _Call(NamedTuple):
+class _Calls(NamedTuple):
+    """Calls of a function. `arguments` are those of all of them, [..., n * P]."""
+
     function: NumericFunction
+    number: int
     arguments: ExponentMap
+
+    def rows(self, of_all: np.ndarray) -> np.ndarray:
+        """Return numbers of all calls, [..., n * K], call by call: [..., n, K]."""
+        return of_all.reshape(*of_all.shape[:-1], self.number, of_all.shape[-1] // self.number)
+
+    def results(self, values: np.ndarray) -> np.ndarray:
+        """Return the results of all calls, [..., n * A]."""
+        return _together(self.function(self.rows(self.arguments(values))))
+
+    def jacobians(self, values: np.ndarray) -> np.ndarray:
+        """Return the derivative of each call by its arguments, [..., n, A, P]."""
+        return self.function.jacobian(self.rows(self.arguments(values)))
 
 
 class _Derivatives(NamedTuple):
-    """Of the exponents by symbols and results; of each call: of arguments, and its Jacobian."""
+    """Of the exponents by symbols and results; of calls: of arguments, and the Jacobians."""
 
     outer: np.ndarray
     inner: list[tuple[np.ndarray, np.ndarray]]
@@ -80,12 +95,14 @@ class FunctionMap:
     def __init__(
         self,
         wanted: Sequence[sympy.Expr],
-        calls: Sequence[numeric_functions.Call],
+        calls: Sequence[numeric_functions.Calls],
         names: Sequence[str],
     ) -> None:
         self.affine = False
         self._width = len(names)
-        self._calls = [_Call(one.function, ExponentMap(one.arguments, names)) for one in calls]
+        self._calls = [
+            _Calls(one.function, one.count, ExponentMap(one.arguments, names)) for one in calls
+        ]
         results = [name for one in calls for name in one.names]
         self._outer = ExponentMap(wanted, (*names, *results))
 
@@ -101,10 +118,7 @@ class FunctionMap:
     def derivatives(self, values: np.ndarray) -> _Derivatives:
         """Return the derivative at values [..., V]."""
         extended = values if self._outer.affine else self._extended(values)
-        inner = [
-            (arguments.derivatives(values), function.jacobian(arguments(values)))
-            for function, arguments in self._calls
-        ]
+        inner = [(one.arguments.derivatives(values), one.jacobians(values)) for one in self._calls]
         return _Derivatives(self._outer.derivatives(extended), inner)
 
     def second_derivatives(self, values: np.ndarray, tangents: np.ndarray) -> NoReturn:
@@ -118,9 +132,9 @@ class FunctionMap:
     def push(self, derivatives: _Derivatives, tangents: np.ndarray) -> np.ndarray:
         """Return the exponents' tangents [..., G] for tangents [..., V] of the values."""
         parts = [tangents]
-        for (_, arguments), (entries, jacobian) in zip(self._calls, derivatives.inner, strict=True):
-            change = arguments.push(entries, tangents)
-            parts.append(np.einsum("...ap,...p->...a", jacobian, change))
+        for one, (entries, jacobian) in zip(self._calls, derivatives.inner, strict=True):
+            change = one.rows(one.arguments.push(entries, tangents))
+            parts.append(_together(np.einsum("...ap,...p->...a", jacobian, change)))
         return self._outer.push(derivatives.outer, np.concatenate(parts, axis=-1))
 
     def pull(self, derivatives: _Derivatives, gradients: np.ndarray) -> np.ndarray:
@@ -128,13 +142,21 @@ class FunctionMap:
         extended = self._outer.pull(derivatives.outer, gradients)
         total = extended[..., : self._width].copy()
         at = self._width
-        for (_, arguments), (entries, jacobian) in zip(self._calls, derivatives.inner, strict=True):
-            results = extended[..., at : at + jacobian.shape[-2]]
-            at += jacobian.shape[-2]
-            total += arguments.pull(entries, np.einsum("...ap,...a->...p", jacobian, results))
+        for one, (entries, jacobian) in zip(self._calls, derivatives.inner, strict=True):
+            size = jacobian.shape[-2] * one.number
+            results = one.rows(extended[..., at : at + size])
+            at += size
+            by_argument = _together(np.einsum("...ap,...a->...p", jacobian, results))
+            total += one.arguments.pull(entries, by_argument)
         return total
 
     def _extended(self, values: np.ndarray) -> np.ndarray:
         """Return symbols and results, [..., V + sum A]."""
-        results = [function(arguments(values)) for function, arguments in self._calls]
+        results = [one.results(values) for one in self._calls]
         return np.concatenate([values, *results], axis=-1)
+
+
+def _together(by_call: np.ndarray) -> np.ndarray:
+    """Return numbers [..., n, K] of calls as [..., n * K]."""
+    *outer, calls, width = by_call.shape
+    return by_call.reshape(*outer, calls * width)

@@ -41,7 +41,7 @@ class ExponentFunction:
 
     def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str]) -> None:
         rest, calls = numeric_functions.extract(wanted)
-        self._calls = [(one.function, ExponentFunction(one.arguments, names)) for one in calls]
+        self._calls = [(one, ExponentFunction(one.arguments, names)) for one in calls]
         names = (*names, *(name for one in calls for name in one.names))
         self._names = tuple(names)
         coefficients, self._offsets, self._nonaffine = expressions.affine_matrix(rest, names)
@@ -53,7 +53,7 @@ class ExponentFunction:
     def __call__(self, values: jax.Array) -> jax.Array:
         """Return [..., G] exponents for [..., V] values, in their dtype."""
         dtype = values.dtype
-        results = [call_numeric(function, arguments(values)) for function, arguments in self._calls]
+        results = [call_numeric(calls, arguments(values)) for calls, arguments in self._calls]
         values = jnp.concatenate([values, *results], axis=-1) if results else values
         if self._single is not None:
             scales = self._coefficients[self._single, np.arange(len(self._single))]

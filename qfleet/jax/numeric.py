@@ -7,17 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qfleet.compiler.circuit.numeric_functions import NO_SECOND_DERIVATIVE, NumericFunction
+from qfleet.compiler.circuit.numeric_functions import NO_SECOND_DERIVATIVE, Calls
 from qfleet.errors import ArgumentError
 
 
-def call_numeric(function: NumericFunction, values: jax.Array) -> jax.Array:
-    """Return the results [..., A] of a function by a call of the host.
+def call_numeric(calls: Calls, values: jax.Array) -> jax.Array:
+    """Return the results [..., n * A] of n calls of a function by one call of the host.
 
     Args:
-        function: The function.
-        values: [..., P].
+        calls: The calls.
+        values: [..., n * P] arguments.
     """
+    function, shape = calls.function, values.shape[:-1]
+    parameters = len(calls.arguments) // calls.count
 
     @jax.custom_jvp
     def evaluate(values: jax.Array) -> jax.Array:
@@ -35,8 +37,8 @@ def call_numeric(function: NumericFunction, values: jax.Array) -> jax.Array:
         return evaluate(values), moved
 
     jacobian.defjvp(_refuse)
-    found: jax.Array = evaluate(values)
-    return found
+    found: jax.Array = evaluate(values.reshape(*shape, calls.count, parameters))
+    return found.reshape(*shape, len(calls.names))
 
 
 def _on_host(

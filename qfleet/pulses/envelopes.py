@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,8 +22,12 @@ class Envelope(ABC):
 
     Args:
         grid: The samples.
+
+    Attributes:
+        is_linear: True if the amplitudes are linear in the numbers.
     """
 
+    is_linear: ClassVar[bool] = False
     grid: Grid
 
     @property

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import sympy
@@ -16,6 +17,7 @@ from qfleet.pulses.envelopes import Bound, Envelope
 from qfleet.pulses.grid import Grid
 
 MAX_FILTERED = 10_000  # samples
+MAX_TABLE = 100_000  # amplitudes of all numbers of a linear pulse
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,41 @@ class Pulse:
             )
         ]
         return np.concatenate(found)
+
+    def samples(self, rows: np.ndarray) -> np.ndarray:
+        """Return the amplitudes of B pulses, [B, N, C] in rad/ns.
+
+        Args:
+            rows: [B, P] float64.
+
+        Raises:
+            ArgumentError: As for `sample`.
+        """
+        if self._table is None:
+            return np.stack([self.sample(row) for row in rows])
+        found: np.ndarray = np.einsum("bp,pnc->bnc", rows, self._table)
+        return found
+
+    def vjps(self, rows: np.ndarray, upstream: np.ndarray) -> np.ndarray:
+        """Return the gradients of losses of B pulses by their numbers, [B, P].
+
+        Args:
+            rows: [B, P] float64.
+            upstream: [B, N, C], dL/damplitudes.
+        """
+        if self._table is None:
+            return np.stack([self.vjp(*one) for one in zip(rows, upstream, strict=True)])
+        found: np.ndarray = np.einsum("bnc,pnc->bp", upstream, self._table)
+        return found
+
+    @cached_property
+    def _table(self) -> np.ndarray | None:
+        """The amplitudes of 1 for each number, [P, N, C]; None if they are not linear or many."""
+        count = len(self.names)
+        size = count * self.grid.samples * len(self.channels)
+        if size > MAX_TABLE or not all(envelope.is_linear for envelope, _ in self._listed):
+            return None
+        return np.stack([self.sample(one) for one in np.eye(count)])
 
     def _filtered(self, values: np.ndarray) -> np.ndarray:
         return values if self._matrix is None else self._matrix @ values

@@ -52,7 +52,7 @@ class PulseExponents(NumericFunction):
         rows = values.reshape(-1, values.shape[-1])
         if not len(rows):
             return np.zeros((*values.shape[:-1], self.results))
-        unitaries = self.propagator(self._amplitudes(rows))
+        unitaries = self.propagator(self.pulse.samples(rows))
         angles = matrix_exponents(ClosestUnitary(self._blocks(unitaries)).matrices)
         found = np.concatenate([angles, np.zeros_like(angles)], axis=-1)
         return found.reshape(*values.shape[:-1], self.results)
@@ -69,7 +69,7 @@ class PulseExponents(NumericFunction):
         rows = values.reshape(-1, values.shape[-1])
         if not len(rows):
             return np.zeros((*values.shape[:-1], self.results, values.shape[-1]))
-        unitaries, pullback = self.propagator.with_pullback(self._amplitudes(rows))
+        unitaries, pullback = self.propagator.with_pullback(self.pulse.samples(rows))
         words = pauli_words(self._qubits)
         by_block = ClosestUnitary(self._blocks(unitaries)).angle_gradients(words)
         found = np.zeros((len(rows), self.results, rows.shape[-1]))
@@ -77,10 +77,8 @@ class PulseExponents(NumericFunction):
         for at in range(len(words)):
             upstream = np.zeros_like(unitaries)
             upstream[:, rows_of, columns_of] = by_block[:, at]
-            by_amplitude = pullback(upstream)
-            for row, values_of_row in enumerate(rows):
-                change = self.pulse.vjp(values_of_row, by_amplitude[row])
-                found[row, len(words) + at] = change / math.pi
+            change = self.pulse.vjps(rows, pullback(upstream))
+            found[:, len(words) + at] = change / math.pi
         return found.reshape(*values.shape[:-1], *found.shape[1:])
 
     @property
@@ -92,10 +90,6 @@ class PulseExponents(NumericFunction):
         """Rows and columns of the levels 0 and 1."""
         places = computational_places(self.propagator.levels)
         return places[:, np.newaxis], places[np.newaxis]
-
-    def _amplitudes(self, rows: np.ndarray) -> np.ndarray:
-        """Return the amplitudes of each pulse, [B, N, C]."""
-        return np.stack([self.pulse.sample(row) for row in rows])
 
     def _blocks(self, unitaries: np.ndarray) -> np.ndarray:
         rows, columns = self._block

@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +16,8 @@ from qfleet.pulses.envelopes import Bound, Envelope, as_column
 @dataclass(frozen=True)
 class PiecewiseConstant(Envelope):
     """A number per sample, in rad/ns: the pulses of GRAPE (Khaneja et al. 2005)."""
+
+    is_linear: ClassVar[bool] = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -37,6 +40,7 @@ class PiecewiseConstant(Envelope):
 class _Series(Envelope):
     """A sum of fixed functions with trained coefficients. Abstract."""
 
+    is_linear: ClassVar[bool] = True
     terms: int
 
     def __post_init__(self) -> None:

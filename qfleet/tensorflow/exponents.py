@@ -20,7 +20,7 @@ class GateExponents:
 
     def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str], real: tf.DType) -> None:
         rest, calls = numeric_functions.extract(wanted)
-        self._calls = [(one.function, GateExponents(one.arguments, names, real)) for one in calls]
+        self._calls = [(one, GateExponents(one.arguments, names, real)) for one in calls]
         names = (*names, *(name for one in calls for name in one.names))
         self._names = tuple(names)
         self._real = real
@@ -31,7 +31,7 @@ class GateExponents:
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
         """Return [B, G] exponents for [B, V] values, both of dtype `real`."""
-        results = [call_numeric(function, arguments(values)) for function, arguments in self._calls]
+        results = [call_numeric(calls, arguments(values)) for calls, arguments in self._calls]
         values = tf.concat([values, *results], axis=1) if results else values
         exponents = tf.matmul(values, self._coefficients) + self._offset
         if not self._nonaffine:

@@ -5,18 +5,19 @@ from typing import NoReturn
 
 import numpy as np
 
-from qfleet.compiler.circuit.numeric_functions import NO_SECOND_DERIVATIVE, NumericFunction
+from qfleet.compiler.circuit.numeric_functions import NO_SECOND_DERIVATIVE, Calls
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.framework import tf
 
 
-def call_numeric(function: NumericFunction, values: tf.Tensor) -> tf.Tensor:
-    """Return the results [B, A] of a function by a call of Python.
+def call_numeric(calls: Calls, values: tf.Tensor) -> tf.Tensor:
+    """Return the results [B, n * A] of n calls of a function by one call of Python.
 
     Args:
-        function: The function.
-        values: [B, P].
+        calls: The calls.
+        values: [B, n * P] arguments.
     """
+    function, parameters = calls.function, len(calls.arguments) // calls.count
 
     @tf.custom_gradient
     def jacobian(values: tf.Tensor) -> tuple[tf.Tensor, Callable[..., NoReturn]]:
@@ -30,7 +31,8 @@ def call_numeric(function: NumericFunction, values: tf.Tensor) -> tf.Tensor:
 
         return _in_python(function, (function.results,), values), gradient
 
-    return evaluate(values)
+    found = evaluate(tf.reshape(values, [-1, parameters]))
+    return tf.reshape(found, [-1, len(calls.names)])
 
 
 def _in_python(

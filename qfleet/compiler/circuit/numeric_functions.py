@@ -4,6 +4,7 @@ An exponent may be a `NumericResult` of such a function, such as an angle of a p
 The maps of exponents compute all results of a function in one call, with `extract`.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,41 +111,54 @@ class NumericResult(sympy.Expr):
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call of a function, whose results are symbols of other expressions.
+class Calls:
+    """All calls of a function, which are computed together. Results are symbols of expressions.
 
     Attributes:
         function: The function.
-        arguments: P expressions.
-        names: Names of the symbols of the A results.
+        count: Number of calls, n.
+        arguments: n * P expressions, call by call.
+        names: Names of the symbols of the n * A results, call by call.
     """
 
     function: NumericFunction
+    count: int
     arguments: tuple[sympy.Expr, ...]
     names: tuple[str, ...]
 
 
-def extract(wanted: Sequence[sympy.Expr]) -> tuple[list[sympy.Expr], list[Call]]:
+def extract(wanted: Sequence[sympy.Expr]) -> tuple[list[sympy.Expr], list[Calls]]:
     """Replace results of functions by symbols.
 
     Args:
         wanted: Expressions.
 
     Returns:
-        The expressions with symbols in place of results, and the calls, once each.
+        The expressions with symbols in place of results, and the calls of each function. Equal
+        calls are one.
     """
-    calls: dict[tuple[sympy.Basic, ...], Call] = {}
+    by_function: dict[_Handle, dict[tuple[sympy.Expr, ...], tuple[str, ...]]] = {}
+    numbers = itertools.count()
 
     def symbol(result: NumericResult) -> sympy.Symbol:
-        key = result.args[0], *result.arguments
-        if key not in calls:
-            names = [f"result {at} of call {len(calls)}" for at in range(result.function.results)]
-            calls[key] = Call(result.function, result.arguments, tuple(names))
-        return sympy.Symbol(calls[key].names[result.index])
+        calls = by_function.setdefault(result.args[0], {})
+        if result.arguments not in calls:
+            number = next(numbers)
+            names = [f"result {at} of call {number}" for at in range(result.function.results)]
+            calls[result.arguments] = tuple(names)
+        return sympy.Symbol(calls[result.arguments][result.index])
 
     found = []
     for expression in wanted:
         results = () if expression.is_Atom else expression.atoms(NumericResult)
         replaced = {one: symbol(one) for one in sorted(results, key=lambda one: one.index)}
         found.append(expression.xreplace(replaced) if replaced else expression)
-    return found, list(calls.values())
+    return found, [
+        Calls(
+            handle.function,
+            len(calls),
+            tuple(itertools.chain.from_iterable(calls)),
+            tuple(itertools.chain.from_iterable(calls.values())),
+        )
+        for handle, calls in by_function.items()
+    ]
