@@ -13,6 +13,8 @@ from common.settings.groups.experiment import (
     KERNEL,
     MODELS,
     NO_NOISE,
+    PULSE,
+    PULSE_MODELS,
     STATE_QUBITS,
     ModelSettings,
 )
@@ -22,6 +24,7 @@ from qfleet.circuits import (
     circuit_then_reverse,
     fold,
     hybrid_layers,
+    pulse_layers,
     qcnn,
     zz_feature_map,
 )
@@ -34,6 +37,7 @@ from qfleet.devices.lines import inline_calibration
 from qfleet.engine import memory
 from qfleet.engine.machine import Machine
 from qfleet.noise_rates import parse_rates
+from qfleet.placement import data_symbols
 
 MAX_OPERATIONS = 10**10
 """Most complex multiplications of one example. With gradients, they take several seconds."""
@@ -42,6 +46,7 @@ FEW_LAYERS = {"halves": 3, "neighbours": 4}
 """Layers whose light cones can be contracted, whatever the width."""
 
 KERNEL_LAYERS = 2
+PULSE_LAYERS = 2
 
 MAX_RECORDED_QUBITS = 64
 """Widest circuit in model.json: one of 1,024 qubits takes 20 MB; it is rebuilt from settings."""
@@ -57,23 +62,41 @@ class ModelProgram(NamedTuple):
 
 
 def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[ModelCircuit]:
-    """Return the circuits of a model, in order; none for a user's model or an ansatz.
+    """Return the circuits of a model of examples, in order; none for a user's model.
 
-    A circuit that a search found for data is one.
+    A circuit that a search found for data is one. An ansatz of another task is not asked for.
 
     Args:
         model: Architecture and width.
         features: Angles or amplitudes per example.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
     """
-    is_noiseless = model.has_noiseless_gradient
     if is_circuit(model.model):
-        found = found_data_circuit(model, features)
-        return [with_noise(found, model.noise, noiseless_gradient=is_noiseless)]
-    if model.model not in MODELS:
+        circuits = [found_data_circuit(model, features)]
+    elif model.model in PULSE_MODELS:
+        circuits = [_driven_circuit(model, features, encoder)]
+    elif model.model in MODELS:
+        circuits = _convolutions(model, features, encoder)
+    else:
         return []
+    is_noiseless = model.has_noiseless_gradient
+    return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
+
+
+def _driven_circuit(model: ModelSettings, features: int, encoder: str) -> ModelCircuit:
+    """Return the circuit whose pulses have the angles of an example."""
+    return pulse_layers(
+        model.qubits,
+        model.layers or PULSE_LAYERS,
+        inputs=data_symbols(features),
+        encoder="reupload" if encoder == "reupload" else "angle",
+        entangler="pulse" if model.model == PULSE else "cz",
+    )
+
+
+def _convolutions(model: ModelSettings, features: int, encoder: str) -> list[ModelCircuit]:
     is_qcnn = model.model == "qcnn"
-    circuits = [
+    return [
         qcnn(
             model.qubits,
             layers=None if is_qcnn else model.layers or hybrid_layers(model.qubits),
@@ -85,7 +108,6 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
         )
         for index in range(model.filters if model.model == "multi-filter" else 1)
     ]
-    return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
 
 
 def kernel_circuit(model: ModelSettings, features: int, bandwidth: float) -> ModelCircuit:

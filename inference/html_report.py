@@ -12,7 +12,7 @@ from common.data import Encoding
 from common.data.description import describe_encoding, describe_labels
 from common.metrics import number, title
 from common.settings.circuit_file import short_model
-from common.settings.groups.experiment import KERNEL, PULSE
+from common.settings.groups.experiment import DENSE_MODELS, GATE, KERNEL
 from common.text import plural
 from inference import (
     gradient_variance,
@@ -126,13 +126,12 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
     """Return titled lists of facts; a fact whose value is None is left out."""
     source, inputs = results.source, results.inputs
     settings, result, data = source.settings, source.result, inputs.data
-    has_steps, has_epochs = (
-        settings.get("model") not in without for without in ((KERNEL, PULSE), (KERNEL,))
-    )
+    has_epochs, is_gate = settings.get("model") != KERNEL, inputs.target.task == GATE
+    has_steps = has_epochs and not is_gate
     pruned = result.get("pruned")
     encoding = source.described["encoding"]
-    has_head = settings.get("model") in ("hybrid", "multi-filter")
     has_examples = inputs.target.task in ("classification", "regression")
+    has_head = has_examples and settings.get("model") in DENSE_MODELS
     model = [
         ("model", short_model(str(settings.get("model")))),
         ("qubits", settings.get("qubits")),
@@ -144,7 +143,7 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
         ("pruned angles", f"{pruned['dropped']:,} of {pruned['angles']:,}" if pruned else None),
         ("simulator", settings.get("simulator")),
         (
-            "device of the pulse" if settings.get("model") == PULSE else "noise",
+            "device of the pulse" if is_gate else "noise",
             short_name(settings.get("noise") or "none"),
         ),
         ("zero-noise extrapolation", settings.get("zne")),

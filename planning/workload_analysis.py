@@ -17,7 +17,7 @@ from common.errors import SettingsError, UserError, run_main
 from common.processes import ManagedProcess, clean_environment, cpu_count
 from common.settings import VARIATIONAL_TASKS, Settings
 from common.settings.circuit_file import short_model
-from common.settings.groups.experiment import KERNEL, PULSE
+from common.settings.groups.experiment import GATE, KERNEL
 from planning.workload import WorkloadAnalysis
 from qfleet.errors import ShardingError
 
@@ -71,9 +71,10 @@ def main() -> None:
 
 
 def _analyze(settings: Settings) -> WorkloadAnalysis:
-    if (name := settings.model.model) in (KERNEL, PULSE):
+    if settings.model.model == KERNEL or settings.data.task == GATE:
+        name = f"MODEL={KERNEL}" if settings.model.model == KERNEL else f"TASK={GATE}"
         raise SettingsError(
-            f"MODEL={name} has no steps, which planning measures: set WORKERS and BATCH to numbers"
+            f"{name} has no steps, which planning measures: set WORKERS and BATCH to numbers"
         )
     sample = _DataSample(settings)
     from common import models  # TensorFlow

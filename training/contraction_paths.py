@@ -11,6 +11,7 @@ from common import storage
 from common.data import Dataset
 from common.processes import cpu_count
 from common.settings import Settings
+from common.settings.groups.experiment import PROBLEM_FILES
 from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
@@ -23,7 +24,8 @@ def may_contract(settings: Settings) -> bool:
     from qfleet.compiler.network.contraction_path import FEW_QUBITS
 
     model = settings.model
-    if ":" in model.model or model.simulator != "qfleet" or settings.training.state_shards > 1:
+    is_elsewhere = settings.data.task in PROBLEM_FILES or settings.training.state_shards > 1
+    if ":" in model.model or model.simulator != "qfleet" or is_elsewhere:
         return False
     return model.method == "tensor_network" or (
         model.method == "auto" and model.qubits > FEW_QUBITS

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from common import checkpoints
 from common.errors import RendezvousTimeout, StorageUnavailable, TrainingDiverged
 from common.settings import Settings
-from common.settings.groups.experiment import KERNEL, PULSE
+from common.settings.groups.experiment import GATE, KERNEL
 from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.chief import Chief
 from training.cluster.spec import ClusterSpec
@@ -151,7 +151,7 @@ def _import(
             from training.kernel import trainer as kernel_trainer
 
             return kernel_trainer.open_kernel_trainer
-        if settings.model.model == PULSE:
+        if settings.data.task == GATE:
             from training.pulse import trainer as pulse_trainer
 
             return pulse_trainer.open_pulse_trainer

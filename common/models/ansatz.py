@@ -13,14 +13,16 @@ from common.model_circuits import with_noise
 from common.models import user_model
 from common.settings import Settings
 from common.settings.circuit_file import is_circuit, short_model
-from common.settings.groups.experiment import HYBRID_PULSE
+from common.settings.groups.experiment import HYBRID_PULSE, PULSE
 from qfleet.circuits import (
     ModelCircuit,
     hamiltonian_variational,
     hardware_efficient,
     hybrid_pulse,
+    pulse_layers,
     uccsd,
 )
+from qfleet.circuits.pulse_layers import Entangler
 from qfleet.problems import pauli_words
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -64,6 +66,9 @@ def ansatz_circuit(
         circuit = hardware_efficient(model.qubits, layers, inputs=fields)
     elif model.model == "uccsd":
         circuit = uccsd(model.qubits, target.electrons, inputs=fields)
+    elif model.model == PULSE or (model.model == HYBRID_PULSE and target.kind == "state"):
+        entangler: Entangler = "pulse" if model.model == PULSE else "cz"
+        circuit = pulse_layers(model.qubits, layers, inputs=fields, entangler=entangler)
     else:
         terms = dict(zip(target.terms[1:], target.coefficients[1:], strict=True))
         build = hybrid_pulse if model.model == HYBRID_PULSE else hamiltonian_variational

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from common.errors import SettingsError
 from common.settings.gate_checks import require_device
 from common.settings.groups.experiment import (
+    DENSE_MODELS,
     GATE,
     MODELS,
     VARIATIONAL_TASKS,
@@ -189,12 +190,12 @@ def _check_sampler(model: ModelSettings, training: TrainingSettings) -> None:
 
 def _check_normalized(model: ModelSettings, data: DataSettings) -> None:
     other = f"TASK={data.task}" * (data.task in VARIATIONAL_TASKS) or f"MODEL={model.model}" * (
-        model.model not in ("hybrid", "multi-filter")
+        model.model not in DENSE_MODELS
     )
     if other:
         raise ValueError(
             f"NORMALIZE_READOUTS=true does not fit {other}, which has no dense head after its"
-            " readouts: set MODEL=hybrid or multi-filter, or omit NORMALIZE_READOUTS"
+            f" readouts: set MODEL={' or '.join(DENSE_MODELS)}, or omit NORMALIZE_READOUTS"
         )
 
 

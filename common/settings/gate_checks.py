@@ -9,16 +9,12 @@ from qfleet.devices.calibration import INLINE, short_name
 
 
 def check_gate(model: ModelSettings, data: DataSettings, training: TrainingSettings) -> None:
-    """Check that a pulse has the other settings, and that no other task has a pulse.
+    """Check that the pulse of a gate has the other settings, and examples two qubits.
 
     Raises:
         ValueError: A setting does not fit TASK.
     """
     if data.task != GATE:
-        if model.model == PULSE:
-            raise ValueError(
-                f"MODEL={PULSE} does not fit TASK={data.task}: set TASK={GATE}, or another MODEL"
-            )
         if model.qubits < 2 and data.task in ("classification", "regression"):
             raise ValueError(f"QUBITS={model.qubits} does not fit TASK={data.task}: set 2 or more")
         return

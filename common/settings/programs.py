@@ -14,10 +14,11 @@ from common.commands import command
 from common.errors import SettingsError
 from common.settings.fields import Scope, SettingField, Value
 from common.settings.groups.experiment import (
+    DENSE_MODELS,
+    GATE,
     KERNEL,
     MODELS,
     PROBLEM_FILES,
-    PULSE,
     VARIATIONAL_TASKS,
 )
 from common.settings.options import option_fields, synonym_fields
@@ -183,13 +184,12 @@ def _is_table(settings: Values) -> bool:
     )
 
 
-_DENSE = ("hybrid", "multi-filter")
 _HAS_STEPS = Condition(
     f"a MODEL other than {KERNEL}", lambda settings: settings.get("model") != KERNEL
 )
 CONDITIONS: Mapping[str, Condition] = MappingProxyType(
     {
-        "activation": _reads_model(*_DENSE),
+        "activation": _reads_model(*DENSE_MODELS),
         "angles": Condition(
             "TASK=energy or state", lambda settings: settings.get("task") in VARIATIONAL_TASKS
         ),
@@ -202,8 +202,8 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         ),
         "label_column": Condition("DATA=table.csv or another table", _is_table),
         "learning_rate": Condition(
-            f"a MODEL other than {KERNEL} and {PULSE}",
-            lambda settings: settings.get("model") not in (KERNEL, PULSE),
+            f"a MODEL other than {KERNEL} and a TASK other than {GATE}",
+            lambda settings: settings.get("model") != KERNEL and settings.get("task") != GATE,
         ),
         "micro_batch": _with("reproducible", "REPRODUCIBLE=true"),
         "pooling": _reads_model(*MODELS),

@@ -4,15 +4,16 @@ from common.settings.circuit_file import encodes_data, is_circuit, short_model
 from common.settings.fields import AUTO
 from common.settings.groups.experiment import (
     ANSATZES,
-    HYBRID_PULSE,
     KERNEL,
     MODELS,
-    PULSE,
+    PULSE_MODELS,
     VARIATIONAL_TASKS,
     DataSettings,
     ModelSettings,
 )
 from common.settings.groups.training import TrainingSettings
+
+_ANSATZES_ONLY = tuple(one for one in ANSATZES if one not in PULSE_MODELS)
 
 
 def check_reproducible(model: ModelSettings, training: TrainingSettings) -> None:
@@ -82,7 +83,7 @@ def check_layers(model: ModelSettings) -> None:
     Raises:
         ValueError: LAYERS does not fit MODEL or QUBITS.
     """
-    if model.model in (KERNEL, *ANSATZES, PULSE):
+    if model.model in (KERNEL, *ANSATZES):
         return
     if model.layers and model.model == "qcnn":
         raise ValueError(
@@ -110,7 +111,7 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
             f" MODEL={'hardware-efficient' if task == 'state' else ' or '.join(ANSATZES)}, or"
             " MODEL=module:factory"
         )
-    if not is_variational and name in ANSATZES:
+    if not is_variational and name in _ANSATZES_ONLY:
         raise ValueError(
             f"MODEL={name} does not fit TASK={task}: set MODEL={' or '.join(MODELS)}, or"
             " TASK=energy or state"
@@ -137,7 +138,7 @@ def check_task(model: ModelSettings, data: DataSettings, training: TrainingSetti
                 f"{setting.upper()}={value} does not fit TASK={task}, which has no classes: omit"
                 f" {setting.upper()}"
             )
-    if name == HYBRID_PULSE:
+    if name in PULSE_MODELS:
         _check_pulses(model, training)
     if task == "state":
         _check_states(model, training)
@@ -167,10 +168,10 @@ def _check_pulses(model: ModelSettings, training: TrainingSettings) -> None:
 
 
 def _check_states(model: ModelSettings, training: TrainingSettings) -> None:
-    if model.model in ANSATZES and model.model != "hardware-efficient":
+    if model.model in _ANSATZES_ONLY and model.model != "hardware-efficient":
         raise ValueError(
             f"MODEL={model.model} is made for a Hamiltonian, which TASK=state does not have: set"
-            " MODEL=hardware-efficient"
+            f" MODEL=hardware-efficient, {' or '.join(PULSE_MODELS)}"
         )
     if training.state_shards > 1:
         raise ValueError(

@@ -12,6 +12,7 @@ from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.circuits.noise import add_noise
 from qfleet.circuits.pulse_ansatz import hybrid_pulse
+from qfleet.circuits.pulse_layers import pulse_layers
 from qfleet.circuits.qcnn import full_layers, hybrid_layers, qcnn
 from qfleet.circuits.states import cluster_state
 from qfleet.placement import PLACEMENTS, EncoderPlacement, data_symbols
@@ -33,6 +34,7 @@ __all__ = [
     "hybrid_pulse",
     "join_zeros",
     "one_qubit_unitary",
+    "pulse_layers",
     "qcnn",
     "two_qubit_pool",
     "two_qubit_unitary",

@@ -41,14 +41,20 @@ class Angles:
     """
 
     def __init__(self, inputs: Sequence[str]) -> None:
-        self._inputs = [sympy.Symbol(name) for name in inputs]
+        self._inputs = tuple(inputs)
         self.names: list[str] = []
         self.initial: list[float] = []
 
-    def new(self, initial: float = 0.0) -> sympy.Expr:
-        """Return a new angle, which begins at a value."""
+    def new(self, initial: float = 0.0, factors: Mapping[str, float] | None = None) -> sympy.Expr:
+        """Return a new angle, which begins at a value.
+
+        Args:
+            initial: The value for inputs of 0.
+            factors: Where the factors of inputs begin, by name; 0 for all inputs unless given.
+        """
+        begin = dict.fromkeys(self._inputs, 0.0) if factors is None else factors
         offset = self._symbol(initial)
-        return sum((self._symbol(0.0) * one for one in self._inputs), offset)
+        return sum((self._symbol(at) * sympy.Symbol(one) for one, at in begin.items()), offset)
 
     def _symbol(self, initial: float) -> sympy.Symbol:
         self.names.append(f"theta_{len(self.names)}")
@@ -81,12 +87,16 @@ def hardware_efficient(qubits: int, layers: int, *, inputs: Sequence[str] = ()) 
     operations: list[cirq.Operation] = list(rotations())
     by_layer = [len(angles.names)]
     for _ in range(layers):
-        for first in (0, 1):
-            pairs = zip(line[first::2], line[first + 1 :: 2], strict=False)
-            operations += [cirq.CZ(a, b) for a, b in pairs]
+        operations += [cirq.CZ(a, b) for a, b in neighbours(line)]
         operations += rotations()
         by_layer.append(len(angles.names))
     return model_circuit(operations, line, inputs, angles, by_layer, starts_at_zero=False)
+
+
+def neighbours(line: Sequence[cirq.Qid]) -> Iterator[tuple[cirq.Qid, cirq.Qid]]:
+    """Yield the neighbours on a line: those of even qubits first, which act side by side."""
+    for first in (0, 1):
+        yield from zip(line[first::2], line[first + 1 :: 2], strict=False)
 
 
 @checked(terms=pauli_terms, layers=integer(0), inputs=NAMES)

@@ -34,6 +34,9 @@ DURATION, DT, SPLINES, BOUND = 12.0, 0.5, 3, 0.5
 """A mixer's pulse: ns, ns, splines of I and of Q, and their bound in rad/ns. It turns a qubit by up
 to 3 rad, and at most 2.5 % leak for any numbers."""
 
+REACH = SPLINES * BOUND * DURATION / (SPLINES + 3)
+"""Turn by a mixer's pulse whose I, or Q, is BOUND, in radians."""
+
 
 @checked(terms=pauli_terms, layers=integer(0), inputs=NAMES)
 def hybrid_pulse(
@@ -90,8 +93,7 @@ def mixer_pulse(angles: Sequence[sympy.Expr]) -> PulseGate:
 
 def mixer_start(turn: float) -> list[float]:
     """Return the angles of `mixer_pulse` for a turn about X by `turn` radians, at most 3."""
-    reach = SPLINES * BOUND * DURATION / (SPLINES + 3)
-    return [*[math.asin(turn / reach)] * SPLINES, *[0.0] * SPLINES, 0.0]
+    return [*[math.asin(turn / REACH)] * SPLINES, *[0.0] * SPLINES, 0.0]
 
 
 @functools.cache

@@ -26,6 +26,8 @@ TASKS = {
                "ANGLES=shared", "LAYERS=2", "QUBITS=4", "EPOCHS=30"),
     "pulses": ("TASK=energy", "DATA=tfim:3:0.8,1.2", "MODEL=hybrid-pulse", "LAYERS=1", "QUBITS=3"),
     "state": ("TASK=state", "DATA=ghz", "MODEL=hardware-efficient", "QUBITS=3", "EPOCHS=80"),
+    "driven": ("MODEL=hybrid-pulse", "QUBITS=3", "LAYERS=1", "TRAIN_EXAMPLES=64"),
+    "pulse state": ("TASK=state", "DATA=w", "MODEL=pulse", "QUBITS=2", "LAYERS=1"),
 }  # fmt: skip
 
 
@@ -132,7 +134,9 @@ def test_task_is_reproducible_with_any_workers(start, tmp_path, task):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("task", ["classes", "number", "energy", "pulses", "state"])
+@pytest.mark.parametrize(
+    "task", ["classes", "number", "energy", "pulses", "state", "driven", "pulse state"]
+)
 def test_killed_task_resumes_with_equal_weights(start, tmp_path, task):
     # The training lasts until after the kill.
     arguments = (*settings(task, tmp_path), "REPRODUCIBLE=true", "WORKERS=2",

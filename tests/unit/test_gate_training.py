@@ -153,11 +153,9 @@ def test_gate_refuses_settings_that_it_does_not_have(gate_settings, argument: st
         gate_settings(argument)
 
 
-def test_gate_needs_a_device_and_other_tasks_no_pulse(gate_settings) -> None:
+def test_gate_needs_a_device_and_its_qubits(gate_settings) -> None:
     with pytest.raises(SettingsError, match="TASK=gate needs a device: set NOISE"):
         start_check.check(gate_settings("NOISE=none"))
-    with pytest.raises(SettingsError, match="MODEL=pulse does not fit TASK=classification"):
-        Settings.from_args(["MODEL=pulse"])
     with pytest.raises(SettingsError, match="QUBITS=1"):
         Settings.from_args(["QUBITS=1"])
     with pytest.raises(SettingsError, match="set QUBITS=1"):

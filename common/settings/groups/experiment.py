@@ -22,12 +22,18 @@ KERNEL = "kernel"
 """The built-in model of labelled examples that is fitted to a kernel matrix."""
 
 PULSE = "pulse"
-"""The built-in model of TASK=gate: a pulse of a device."""
+"""The model of pulses only; of TASK=gate, the pulse of a device."""
 
 HYBRID_PULSE = "hybrid-pulse"
-"""The ansatz whose layers end with pulses."""
+"""The model whose layers are gates and pulses."""
 
-ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd", HYBRID_PULSE)
+PULSE_MODELS = (HYBRID_PULSE, PULSE)
+"""Built-in models with pulses, of examples, Hamiltonians and states."""
+
+DENSE_MODELS = ("hybrid", "multi-filter", *PULSE_MODELS)
+"""Built-in models of labelled examples whose readouts go through dense layers."""
+
+ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd", *PULSE_MODELS)
 """Built-in models of TASK=energy and TASK=state."""
 
 STATE_QUBITS = 24
@@ -124,18 +130,18 @@ class ModelSettings(SettingsGroup):
     model: Annotated[
         str,
         StringConstraints(
-            pattern=rf"^({'|'.join((*MODELS, KERNEL, *ANSATZES, PULSE))}"
+            pattern=rf"^({'|'.join((*MODELS, KERNEL, *ANSATZES))}"
             rf"|[A-Za-z_][\w.]*:[A-Za-z_]\w*|{PATTERN})$"
         ),
         Setting(
             "model to train; default of TASK=energy and TASK=state: hardware-efficient; of"
             f" TASK={GATE}: {PULSE}",
             identity=True,
-            allowed=f"{', '.join((*MODELS, KERNEL))} or a user model as module:factory; for"
-            f" TASK=energy and TASK=state {', '.join(ANSATZES)} or a user circuit as"
-            f" module:factory; for TASK=energy also a file of a circuit that `{command('search')}`"
-            f" found; for TASK={GATE} {PULSE}",
-            choices=(*MODELS, KERNEL, *ANSATZES, PULSE),
+            allowed=f"{', '.join((*MODELS, KERNEL, *PULSE_MODELS))} or a user model as"
+            f" module:factory; for TASK=energy and TASK=state {', '.join(ANSATZES)} or a user"
+            " circuit as module:factory; for TASK=energy also a file of a circuit that"
+            f" `{command('search')}` found; for TASK={GATE} {PULSE}",
+            choices=(*MODELS, KERNEL, *ANSATZES),
         ),
     ] = "hybrid"
     angles: Annotated[
@@ -165,8 +171,8 @@ class ModelSettings(SettingsGroup):
         Le(64),
         Setting(
             "convolution and pooling layers of hybrid and multi-filter, 0 for layers until at most"
-            " four qubits are read; layers of an ansatz, 0 for 4; or of the feature map of"
-            " kernel, 0 for 2",
+            " four qubits are read; layers of an ansatz, 0 for 4; of pulses with training examples,"
+            " or of the feature map of kernel, 0 for 2",
             identity=True,
         ),
     ] = 0
@@ -180,7 +186,10 @@ class ModelSettings(SettingsGroup):
     ] = "halves"
     activation: Annotated[
         Literal["tanh", "linear", "relu", "sigmoid"],
-        Setting("activation in the dense head of hybrid and multi-filter", identity=True),
+        Setting(
+            "activation in the dense head of hybrid, multi-filter and models of pulses",
+            identity=True,
+        ),
     ] = "tanh"
     filters: Annotated[
         int, Ge(1), Le(64), Setting("parallel quantum filters in multi-filter", identity=True)
@@ -271,7 +280,7 @@ class ModelSettings(SettingsGroup):
         bool,
         Setting(
             "scale each readout to mean 0 and variance 1 over the examples before the dense head of"
-            " hybrid and multi-filter",
+            " hybrid, multi-filter and models of pulses",
             identity=True,
         ),
     ] = False
