@@ -15,7 +15,7 @@ CONTROLS = ("drive", "cross-drive", "detuning", "coupler")
 """Channels of a pulse: I and Q of each qubit; these at the frequency of the last qubit; the flux of
 the qubit with the highest frequency; a tunable exchange of two qubits."""
 
-MAX_NUMBERS, MAX_DEVICES, MAX_SAMPLES = 200, 256, 10_000
+MAX_NUMBERS, MAX_DEVICES, MAX_SAMPLES, MAX_LEVELS = 200, 256, 10_000, 8
 
 
 class _Form(NamedTuple):
@@ -62,7 +62,7 @@ class GateFile:
         detuning: Largest detuning, in rad/ns.
         coupler: Largest exchange, in rad/ns.
         bandwidth: Of the electronics, in GHz; 0 for no filter.
-        levels: Of each qubit, 2 or 3.
+        levels: Of each qubit, from 2 to MAX_LEVELS.
         frequency: Deviations of the qubits' frequencies in GHz, over which fidelities are averaged.
         drive_strength: Factors of the drives, likewise.
     """
@@ -292,7 +292,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "detuning": _RADIANS,
     "coupler": _RADIANS,
     "bandwidth": _number(0, 100, " GHz"),
-    "levels": _whole(2, 3),
+    "levels": _whole(2, MAX_LEVELS),
     "frequency": _numbers(-1, 1, " GHz"),
     "drive_strength": _numbers(1e-3, 100, ""),
 }

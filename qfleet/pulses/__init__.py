@@ -9,7 +9,7 @@
     result = optimize(objective, start)
 
 Public names:
-    Transmons, Transmon, Coupling    superconducting qubits of 2 or 3 levels
+    Transmons, Transmon, Coupling    superconducting qubits of 2 to 8 levels
     calibrated_transmons             transmons of a calibration file
     Atoms                            neutral atoms
     ControlChannel, drive                   what a pulse acts on

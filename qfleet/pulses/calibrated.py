@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from qfleet.argument_checks import NAMES, integer
 from qfleet.devices.calibration import Calibration, QubitCalibration, ordered
 from qfleet.errors import ArgumentError
-from qfleet.pulses.transmons import Coupling, Transmon, Transmons
+from qfleet.pulses.transmons import MAX_LEVELS, Coupling, Transmon, Transmons
 
 _NANOSECONDS = 1000  # per microsecond
 
@@ -19,7 +19,7 @@ def calibrated_transmons(
     Args:
         calibration: The device, such as `Calibration.from_values` of a file's content.
         qubits: Names of the qubits in order, such as ["3", "4"].
-        levels: Of each transmon.
+        levels: Of each transmon, from 2 to 8.
 
     Raises:
         ArgumentError: The calibration lacks numbers that pulses need, which the message names; or a
@@ -27,7 +27,7 @@ def calibrated_transmons(
         NoiseError: There is no qubit of a name.
     """
     Calibration.check(calibration, "calibration")
-    integer(2, 3)(levels, "levels")
+    integer(2, MAX_LEVELS)(levels, "levels")
     names = NAMES(qubits, "qubits")
     if len(set(names)) < len(names):
         raise ArgumentError(f"qubits is {names}: name each qubit once")

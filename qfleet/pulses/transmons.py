@@ -16,6 +16,8 @@ from qfleet.pulses.hamiltonian import ControlHamiltonian, HamiltonianParts, embe
 
 CHANNELS = ("in_phase", "quadrature", "detuning", "coupler")
 TURN = 2 * math.pi
+MAX_LEVELS = 8
+"""Most levels of a transmon; a deep one has about as many below the top of its potential."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Transmon:
         frequency: Between the lowest two levels, in GHz.
         anharmonicity: Frequency between the levels 1 and 2, less `frequency`, in GHz; mostly
             negative. It has no effect with two levels.
-        levels: 2, or 3 for leakage.
+        levels: 2, or 3 and more for leakage, up to MAX_LEVELS.
         drive_frequency: Of the drive and of the rotating frame, in GHz; `frequency` unless given.
         drive_strength: Real amplitude of a drive, divided by that of the pulse: 1.01 for a drive
             that is 1 % too strong.
@@ -46,7 +48,7 @@ class Transmon:
     t2: float | None = None
 
     def __post_init__(self) -> None:
-        integer(2, 3)(self.levels, "levels")
+        integer(2, MAX_LEVELS)(self.levels, "levels")
         in_ghz("frequency", self.frequency, 1e-3, 100, "5.0")
         optional(lambda value, name: in_ghz(name, value, 1e-3, 100, "5.0"))(
             self.drive_frequency, "drive_frequency"
@@ -54,7 +56,8 @@ class Transmon:
         in_ghz("anharmonicity", self.anharmonicity, -10, 10, "-0.3")
         if self.levels > 2 and not self.anharmonicity:
             raise ArgumentError(
-                "anharmonicity is 0 with 3 levels: pass it in GHz, such as -0.3, or levels=2"
+                f"anharmonicity is 0 with {self.levels} levels: pass it in GHz, such as -0.3, or"
+                " levels=2"
             )
         if not 0 < number(self.drive_strength, "drive_strength") <= 100:
             raise ArgumentError(

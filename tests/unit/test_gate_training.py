@@ -105,7 +105,7 @@ def test_file_of_the_documentation_is_a_gate() -> None:
         ("gate: x\nduration: 1e5\ndt: 0.1", ["duration=100000 ns", "10,000 samples"]),
         ("gate: x\nfrequency: 5e9", ["frequency=5e9", " GHz"]),
         ("gate: x\nnumbers: 2.5", ["numbers=2.5", "whole number"]),
-        ("gate: x\nlevels: 4", ["levels=4"]),
+        ("gate: x\nlevels: 9", ["levels=9"]),
         ("gate: x\ndrive: -1", ["drive=-1", "rad/ns"]),
         ("- x", ["YAML file of a gate"]),
         ("gate: cz\ndrive_strength: " + "1," * 300 + "1", ["256"]),

@@ -35,6 +35,7 @@ CHAIN = (Coupling(0, 1, exchange=0.03), Coupling(2, 1, exchange=0.02))
 DEVICES = {
     "qutrit": (QUTRIT,),
     "qubit": (QUBIT,),
+    "ladder": (replace(QUTRIT, levels=5),),
     "pair": (QUTRIT, OTHER),
     "chain": (QUBIT, replace(OTHER, levels=2), replace(QUTRIT, levels=2)),
 }
@@ -300,7 +301,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     ("which looks like Hz", lambda: Transmon(frequency=5e9)),
     ("anharmonicity", lambda: Transmon(5, -0.3e9, 3)),
     ("3 levels", lambda: Transmon(5, levels=3)),
-    ("levels", lambda: Transmon(5, levels=4)),
+    ("levels", lambda: Transmon(5, -0.3, levels=9)),
     ("twice t1", lambda: Transmon(5, t1=100, t2=201)),
     ("50 us", lambda: Transmon(5, t1=5e-5)),
     ("drive_strength", lambda: Transmon(5, drive_strength=0)),
