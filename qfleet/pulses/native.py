@@ -62,18 +62,6 @@ def seeds(segments: np.ndarray, upstream: np.ndarray) -> np.ndarray:
     return found
 
 
-def segment_seeds(segments: np.ndarray, product_seeds: np.ndarray) -> np.ndarray:
-    """Return W U^dagger of each segment, [B, S, D, D], given that of their product.
-
-    Args:
-        segments: [B, S, D, D].
-        product_seeds: [B, D, D].
-    """
-    if segments.shape[1] == 1:
-        return product_seeds[:, np.newaxis]
-    return seeds(segments, product_seeds @ joined(segments))
-
-
 def gradient(
     matrices: np.ndarray, coefficients: np.ndarray, seeds: np.ndarray, *, unitary: bool
 ) -> np.ndarray:

@@ -17,6 +17,7 @@ from qfleet.pulses.grid import Grid
 from qfleet.pulses.hamiltonian import ControlHamiltonian, ControlledDevice
 from qfleet.pulses.lindblad import dissipator, superoperator
 from qfleet.pulses.magnus import MagnusSteps
+from qfleet.pulses.stepped_pulse import SteppedPulse
 
 Pullback = Callable[[np.ndarray], np.ndarray]
 MAX_STEPS_PER_SAMPLE = 4096
@@ -165,17 +166,14 @@ class Propagator:
         Raises:
             ArgumentError: As for a call, or there are several devices.
         """
-        return self.samples_with_pullback(amplitudes)[0]
+        steps = self.steps(amplitudes).exponentials(slice(None))
+        return native.joined(steps.reshape(self.grid.samples, -1, *steps.shape[1:]))
 
-    def samples_with_pullback(self, amplitudes: ArrayLike) -> tuple[np.ndarray, Pullback]:
-        """Return the propagator U of each sample, [N, D, D], and the derivative by them.
+    def steps(self, amplitudes: ArrayLike) -> SteppedPulse:
+        """Return the steps of a pulse on one device.
 
         Args:
             amplitudes: [N, C] in rad/ns.
-
-        Returns:
-            The propagators, and a function from W U^dagger [N, D, D] to the gradient [N, C] by the
-            amplitudes, with W = dL/dRe U + i dL/dIm U of a loss L.
 
         Raises:
             ArgumentError: As for `samples`.
@@ -183,20 +181,8 @@ class Propagator:
         checked = self._checked(amplitudes)
         if checked.ndim != 2 or self.count > 1:
             raise ArgumentError("amplitudes or devices are several: pass one device and [N, C]")
-        repeated = self._repeated(checked)
-        coefficients = self._steps.coefficients(repeated)
-        each = coefficients.reshape(self.grid.samples, self.steps_per_sample, -1)
-        products = native.products(self._matrices, each, unitary=not self.decay)
-        unitaries = native.joined(products)
-
-        def pullback(seeds: np.ndarray) -> np.ndarray:
-            by_segment = native.segment_seeds(products, seeds)
-            found = native.gradient(self._matrices, each, by_segment, unitary=not self.decay)
-            by_step = self._steps.amplitude_gradient(repeated, found.reshape(coefficients.shape))
-            total: np.ndarray = by_step.reshape(*checked.shape[:1], -1, checked.shape[1]).sum(1)
-            return total
-
-        return unitaries, pullback
+        repeated = self._repeated(checked)[0]
+        return SteppedPulse(self._steps, self._matrices, repeated, unitary=not self.decay)
 
     def error(self, amplitudes: ArrayLike) -> float:
         """Estimate the largest error of an element of the propagators, by halving the steps.

@@ -1,8 +1,8 @@
 """The evolution of a state of many driven qubits: blocks, and couplings between them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,12 +15,15 @@ from qfleet.pulses.grid import MAX_SAMPLES, Grid
 from qfleet.pulses.hamiltonian import MAX_DIMENSION, lowering
 from qfleet.pulses.propagator import Propagator
 from qfleet.pulses.split_native import SplitOperation, SplitSteps
+from qfleet.pulses.split_pulse import DrivenBlock, SplitPulse
+from qfleet.pulses.trajectories import Trajectories
 from qfleet.pulses.transmons import CHANNELS, TURN, Coupling, Transmons
 
 MAX_STATE = 1 << 14
 """Most amplitudes of a state: 14 qubits of 2 levels, or 8 of 3."""
 
 MAX_STEPS = MAX_SAMPLES
+MAX_TRAJECTORY_BYTES = 1 << 32
 _ORDER = 2
 
 
@@ -113,30 +116,60 @@ class SplitEvolution:
         Raises:
             ArgumentError: As for a call.
         """
-        reason = f"there are {self.grid.samples} samples and {len(self.channels)} channels"
-        shape = (self.grid.samples, len(self.channels))
-        checked = checked_values(amplitudes, shape, "amplitudes", because=reason)
-        repeated = np.repeat(checked, self.steps_per_sample, axis=0)
-        evolved = [
-            one.propagator.samples_with_pullback(
-                repeated[:, one.columns] if one.columns else np.zeros((len(repeated), 1))
-            )
-            for one in self._blocks
-        ]
-        steps = self._steps([unitaries for unitaries, _ in evolved])
-        final = steps.forward(self._start(state))
+        repeated = self._checked(amplitudes)
+        pulse = self._pulse(repeated)
+        final = pulse.forward(self._start(state))
 
         def pullback(upstream: np.ndarray) -> np.ndarray:
             wanted = np.asarray(upstream, np.complex128).reshape(self.dimension)
-            seeds = iter(steps.backward(final, wanted))
+            by_block = iter(pulse.backward(final, wanted))
             found = np.zeros_like(repeated)
-            for one, (_, by_seeds) in zip(self._blocks, evolved, strict=True):
+            for one in self._blocks:
                 if one.columns:
-                    found[:, one.columns] = by_seeds(next(seeds))
-            total: np.ndarray = found.reshape(len(checked), -1, len(self.channels)).sum(axis=1)
+                    found[:, one.columns] = next(by_block)
+            total: np.ndarray = found.reshape(self.grid.samples, -1, len(self.channels)).sum(axis=1)
             return total
 
         return final, pullback
+
+    def trajectories(
+        self,
+        amplitudes: ArrayLike,
+        count: int,
+        *,
+        seed: int = 0,
+        state: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """Return states after the pulse with the T1 and T2 of the qubits, as quantum trajectories.
+
+        The mean of |psi><psi| over them is the density matrix. Its statistical error is at most
+        1 / sqrt(count). Jumps are at the ends of samples, which shifts them by half of `dt`.
+
+        Args:
+            amplitudes: As for a call.
+            count: Number of trajectories.
+            seed: Equal seeds draw equal jumps.
+            state: As for a call, of norm 1.
+
+        Returns:
+            [count, D] complex128 of norm 1.
+
+        Raises:
+            ArgumentError: As for a call, or the states need more than 4 GiB.
+        """
+        integer(1, MAX_TRAJECTORY_BYTES // (16 * self.dimension))(count, "count")
+        integer(0)(seed, "seed")
+        pulse, each = self._pulse(self._checked(amplitudes)), self.steps_per_sample
+
+        @lru_cache(maxsize=self.grid.samples)
+        def steps(sample: int) -> SplitSteps:
+            return pulse.steps(sample * each, (sample + 1) * each)
+
+        start = self._start(state)
+        made = Trajectories(
+            self.device.qubits, self.grid, lambda sample, before: steps(sample).forward(before)
+        )
+        return made.states(start / np.linalg.norm(start), count, np.random.default_rng(seed))
 
     def error(self, amplitudes: ArrayLike, state: ArrayLike | None = None) -> float:
         """Estimate the largest error of an amplitude of the state, by halving the steps.
@@ -239,14 +272,25 @@ class SplitEvolution:
         turn = TURN * (first.frame - second.frame) * self._grid.dt  # of a^dagger b
         return SplitOperation((coupling.first, coupling.second), half, turn)
 
-    def _steps(self, unitaries: Sequence[np.ndarray]) -> SplitSteps:
-        """Return the steps, with matrices [T, d, d] of each block."""
+    def _pulse(self, amplitudes: np.ndarray) -> SplitPulse:
+        """Return the steps for amplitudes [T, C] of each."""
+        unused = np.zeros((len(amplitudes), 1))
         blocks = [
-            SplitOperation((*members,), each, differentiated=bool(one.columns))
-            for members, one, each in zip(self._members, self._blocks, unitaries, strict=True)
+            DrivenBlock(
+                members,
+                one.propagator.steps(amplitudes[:, one.columns] if one.columns else unused),
+                is_driven=bool(one.columns),
+            )
+            for members, one in zip(self._members, self._blocks, strict=True)
         ]
-        operations = [*self._links, *blocks, *reversed(self._links)]
-        return SplitSteps(self.device.levels, operations, self._grid.samples)
+        return SplitPulse(self.device.levels, blocks, self._links, len(amplitudes))
+
+    def _checked(self, amplitudes: ArrayLike) -> np.ndarray:
+        """Return the amplitudes of each step, [T, C]."""
+        reason = f"there are {self.grid.samples} samples and {len(self.channels)} channels"
+        shape = (self.grid.samples, len(self.channels))
+        checked = checked_values(amplitudes, shape, "amplitudes", because=reason)
+        return np.repeat(checked, self.steps_per_sample, axis=0)
 
     def _start(self, state: ArrayLike | None) -> np.ndarray:
         if state is None:

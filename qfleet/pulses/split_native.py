@@ -57,14 +57,17 @@ class SplitSteps:
         del kept
         return found
 
-    def backward(self, state: np.ndarray, upstream: np.ndarray) -> list[np.ndarray]:
-        """Return W U^dagger of each differentiated operation's matrices U, [T, m, m].
+    def backward(self, states: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return states at the start, and W U^dagger of each differentiated operation's matrices U.
 
         Args:
-            state: [D] complex128, psi after all steps.
-            upstream: [D], dL/dRe psi + i dL/dIm psi of a loss L, of which W is the derivative by U.
+            states: [2, D] complex128, psi after all steps, and w = dL/dRe psi + i dL/dIm psi of a
+                loss L, of which W is the derivative by U.
+
+        Returns:
+            psi and w before all steps, [2, D], and a list of [T, m, m].
         """
-        states = np.stack([state, upstream]).astype(np.complex128)
+        states = np.array(states, np.complex128)
         seeds = [
             np.empty(one.matrices.shape, np.complex128) if one.differentiated else None
             for one in self.operations
@@ -76,7 +79,7 @@ class SplitSteps:
             )
         )
         del kept
-        return [each for each in seeds if each is not None]
+        return states, [each for each in seeds if each is not None]
 
     def _structure(
         self, seeds: Sequence[np.ndarray | None]

@@ -78,6 +78,19 @@ class Transmon:
         """Frequency of the rotating frame in GHz."""
         return self.frequency if self.drive_frequency is None else self.drive_frequency
 
+    @property
+    def collapse_operators(self) -> list[np.ndarray]:
+        """The operators of T1 and T2 on its levels; see `Transmons.collapse_operators`."""
+        found = []
+        relaxation = 0.0 if self.t1 is None else 1 / self.t1
+        dephasing = 0.0 if self.t2 is None else 1 / self.t2 - relaxation / 2
+        if relaxation:
+            found.append(relaxation**0.5 * lowering(self.levels))
+        if dephasing > 1e-18:
+            count = np.diag(np.arange(self.levels, dtype=np.complex128))
+            found.append((2 * dephasing) ** 0.5 * count)
+        return found
+
 
 @dataclass(frozen=True)
 class Coupling:
@@ -219,16 +232,11 @@ class Transmons:
 
     def collapse_operators(self) -> list[np.ndarray]:
         """Return sqrt(1/T1) a and sqrt(2/Tphi) n of each qubit, with 1/Tphi = 1/T2 - 1/(2 T1)."""
-        found = []
-        for at, one in enumerate(self.qubits):
-            relaxation = 0.0 if one.t1 is None else 1 / one.t1
-            dephasing = 0.0 if one.t2 is None else 1 / one.t2 - relaxation / 2
-            if relaxation:
-                found.append(relaxation**0.5 * embedded(lowering(one.levels), at, self.levels))
-            if dephasing > 1e-18:
-                count = np.diag(np.arange(one.levels, dtype=np.complex128))
-                found.append((2 * dephasing) ** 0.5 * embedded(count, at, self.levels))
-        return found
+        return [
+            embedded(operator, at, self.levels)
+            for at, one in enumerate(self.qubits)
+            for operator in one.collapse_operators
+        ]
 
     def _add_drive(
         self, parts: HamiltonianParts, qubit: int, channel: int, quadrature: bool

@@ -74,6 +74,9 @@ def test_measured_states_correct_a_device_that_deviates(monkeypatch) -> None:
     monkeypatch.setattr(robust_pulses, "ITERATIONS", 80)
     nominal = robust_pulses.model(2, 100.0, 80.0)
     device = robust_pulses.deviating(nominal, 2)
-    before, after = robust_pulses.fidelities(robust_pulses.targets(2)["ghz"], nominal, device)
+    before, after, decayed = robust_pulses.fidelities(
+        robust_pulses.targets(2)["ghz"], nominal, device
+    )
     assert before < 0.99
     assert after > 0.5 + before / 2
+    assert after - 0.02 < decayed < after

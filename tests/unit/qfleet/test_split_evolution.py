@@ -18,6 +18,7 @@ from qfleet.pulses import (
     Transmons,
     drive,
     split_evolution,
+    split_pulse,
 )
 from qfleet.pulses.hamiltonian import embedded, lowering
 
@@ -110,6 +111,36 @@ def test_qubits_of_one_frame_equal_scipy() -> None:
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
+@pytest.mark.parametrize("part", [1, 3])
+def test_ranges_of_steps_equal_all_at_once(part: int, monkeypatch) -> None:
+    device, channels, amplitudes = chain(3), controls(3)[:4], drawn(4)
+    upstream, wanted = state_of(8), {}
+    for size in (split_pulse.MAX_BYTES, 32 * 12 * part):  # three blocks of two levels
+        monkeypatch.setattr(split_pulse, "MAX_BYTES", size)
+        split = SplitEvolution(device, channels, GRID, 2, block=2)
+        state, pullback = split.with_pullback(amplitudes, state_of(8))
+        wanted[size] = state, pullback(upstream)
+    for each, other in zip(*wanted.values(), strict=True):
+        np.testing.assert_allclose(each, other, atol=1e-13)
+
+
+def test_trajectories_have_the_density_matrix_of_the_whole() -> None:
+    qubits = tuple(replace(one, t1=20, t2=12 + 8 * at) for at, one in enumerate(chain(2).qubits))
+    device, channels, amplitudes = replace(chain(2), qubits=qubits), controls(2), drawn(4)
+    split = SplitEvolution(device, channels, GRID, 4, block=2)
+    start = np.eye(4)[3]
+    states = split.trajectories(amplitudes, 3000, seed=1, state=start)
+    np.testing.assert_allclose(np.linalg.norm(states, axis=1), 1)
+    found = np.einsum("ka,kb->ab", states, states.conj()) / len(states)
+    whole = Propagator(device, channels, GRID, order=4, steps_per_sample=4, decay=True)
+    wanted = whole(amplitudes)[:, 15].reshape(4, 4)
+    pure = split(amplitudes, start)
+    assert np.abs(wanted - np.outer(pure, pure.conj())).max() > 0.08
+    np.testing.assert_allclose(found, wanted, atol=0.04)
+    few = [split.trajectories(amplitudes, 5, seed=2) for _ in range(2)]
+    np.testing.assert_array_equal(*few)
+
+
 def test_state_of_eleven_qubits_keeps_its_norm() -> None:
     large = SplitEvolution(chain(11), controls(11), Grid(1, 1))
     assert np.linalg.norm(large(drawn(22)[:1])) == pytest.approx(1, abs=1e-10)
@@ -140,6 +171,8 @@ def test_wrong_arrays_and_steps_too_coarse_are_refused(monkeypatch) -> None:
         split(drawn(6), np.ones(4))
     with pytest.raises(ArgumentError, match="bound"):
         split(3 * drawn(6))
+    with pytest.raises(ArgumentError, match="count"):
+        split.trajectories(drawn(6), 0)
     monkeypatch.setattr(split_evolution, "MAX_STEPS", 32)
     with pytest.raises(ArgumentError, match="tolerance is 0, but 2 steps"):
         split.within(0.0, drawn(6))
