@@ -62,9 +62,20 @@ def test_example_agrees_with_cirq(arguments: tuple[str, ...], compared: int) -> 
 
 
 @pytest.mark.exhaustive
-def test_pulse_example_finds_its_gates() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "printed", "lines"),
+    [
+        (("pulse_gates.py",), "with T1 and T2 0.99", 3),
+        (("shorter_mixer.py", "--iterations=20"), "mixer 32 ns", 2),
+    ],
+    ids=["gates", "mixer"],
+)
+def test_pulse_example_reaches_its_goal(
+    arguments: tuple[str, ...], printed: str, lines: int
+) -> None:
+    example, *options = arguments
     run = subprocess.run(
-        [sys.executable, "examples/pulse_gates.py"],
+        [sys.executable, f"examples/{example}", *options],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -72,7 +83,7 @@ def test_pulse_example_finds_its_gates() -> None:
         timeout=seconds(120),
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.count("with T1 and T2 0.99") == 3
+    assert run.stdout.count(printed) == lines
 
 
 def test_every_public_name_exists_and_is_listed() -> None:
