@@ -13,7 +13,7 @@ from common.settings import ModelSettings
 from common.settings.gate_file import GateFile
 from qfleet.devices.calibration import Calibration, short_name
 from qfleet.devices.lines import best_line, inline_calibration
-from qfleet.errors import LibraryError
+from qfleet.errors import LibraryError, NoiseError
 from qfleet.pulses import (
     BSplineSeries,
     ControlChannel,
@@ -123,6 +123,11 @@ def best_qubits(calibration: Calibration, count: int) -> tuple[str, ...]:
     Raises:
         NoiseError: There is no such line.
     """
+    if count > 1 and not calibration.pairs:
+        raise NoiseError(
+            f"the calibration of {calibration.name} has no pairs: add their exchange in GHz to its"
+            " file"
+        )
     coupled = {pair: one for pair, one in calibration.pairs.items() if one.exchange or one.zz}
     return best_line(replace(calibration, pairs=coupled or calibration.pairs), count)
 

@@ -64,6 +64,7 @@ class _Rates:
                 text = shown(value) if math.isnan(found) else f"{found:.15g}"
                 raise NoiseError(
                     f"{one.name} {text} is out of range: use a number from {low:g} to {most:g}"
+                    f"{_UNITS.get(one.name, '')}"
                 )
 
     @classmethod
@@ -156,6 +157,12 @@ _BOUNDS = {
     "drive_strength": (1e-3, 100.0),
     "exchange": (-10.0, 10.0),
     "zz": (-10.0, 10.0),
+}
+_UNITS = {
+    **dict.fromkeys(("t1", "t2"), " microseconds"),
+    "duration": " ns",
+    **dict.fromkeys(("over_rotation", "crosstalk"), " radians"),
+    **dict.fromkeys(("frequency", "anharmonicity", "exchange", "zz"), " GHz"),
 }
 
 
@@ -299,8 +306,8 @@ class Calibration:
         for one in kept:
             if one not in self.qubits:
                 raise NoiseError(
-                    f"names has {one[:40]!r}, but {self.name} has no such qubit: pass some of its"
-                    f" {len(self.qubits)} qubits, such as {next(iter(self.qubits))!r}"
+                    f"{self.name} has no qubit {one[:40]!r}: name some of its {len(self.qubits)}"
+                    f" qubits, such as {next(iter(self.qubits))!r}"
                 )
         pairs = sorted(
             (pair for pair in self.pairs if {*pair} <= {*kept}),

@@ -22,8 +22,8 @@ def calibrated_transmons(
         levels: Of each transmon, from 2 to 8.
 
     Raises:
-        ArgumentError: The calibration lacks numbers that pulses need, which the message names; or a
-            qubit is named twice.
+        ArgumentError: The calibration lacks numbers that pulses need, which the message names; a T1
+            or T2 is below a nanosecond, such as a time in seconds; or a qubit is named twice.
         NoiseError: There is no qubit of a name.
     """
     Calibration.check(calibration, "calibration")
@@ -42,7 +42,7 @@ def calibrated_transmons(
     for pair, rates in part.pairs.items():
         first, second = sorted(place[one] for one in pair)
         couplings.append(Coupling(first, second, rates.exchange, rates.zz))
-    transmons = [_transmon(part.qubits[name], levels) for name in names]
+    transmons = [_transmon(name, part.qubits[name], levels) for name in names]
     return Transmons(tuple(transmons), tuple(couplings))
 
 
@@ -58,7 +58,13 @@ def _missing(part: Calibration, levels: int) -> Iterator[str]:
             yield f"exchange of pair {'-'.join(ordered(*pair))}"
 
 
-def _transmon(qubit: QubitCalibration, levels: int) -> Transmon:
+def _transmon(name: str, qubit: QubitCalibration, levels: int) -> Transmon:
+    for key, time in (("t1", qubit.t1), ("t2", qubit.t2)):
+        if time * _NANOSECONDS < 1:
+            raise ArgumentError(
+                f"{key} of qubit {name} is {time:g} microseconds, too short for pulses: write"
+                " microseconds, such as 50"
+            )
     t1, t2 = qubit.t1 * _NANOSECONDS, min(qubit.t2, 2 * qubit.t1) * _NANOSECONDS
     return Transmon(
         qubit.frequency,

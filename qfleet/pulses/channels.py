@@ -75,6 +75,6 @@ def require_qubits(channels: Sequence[ControlChannel], count: int, kinds: Sequen
             )
         if max(channel.qubits) >= count:
             raise ArgumentError(
-                f"channels[{at}] acts on the qubits {channel.qubits}: the device has the qubits 0"
-                f" to {count - 1}"
+                f"channels[{at}] acts on the qubits {channel.qubits}: the last qubit of the"
+                f" device is {count - 1}"
             )

@@ -8,6 +8,9 @@ from qfleet.argument_checks import number
 from qfleet.errors import ArgumentError
 
 MAX_SAMPLES = 1_000_000
+MIN_DT = 1e-6
+"""Least sampling time in ns; times in seconds are below."""
+
 _ROUNDING = 1e-9  # of a duration in samples
 
 
@@ -20,7 +23,8 @@ class Grid:
         dt: Sampling time in ns, such as 0.5.
 
     Raises:
-        ArgumentError: The duration is not a multiple of `dt`, or a number is not positive.
+        ArgumentError: The duration is not a multiple of `dt`, or a number is not positive, or `dt`
+            is below MIN_DT, such as a time in seconds.
     """
 
     duration: float
@@ -30,6 +34,11 @@ class Grid:
         for name in ("duration", "dt"):
             if number(getattr(self, name), name) <= 0:
                 raise ArgumentError(f"{name} is {getattr(self, name)}: pass a time above 0 in ns")
+        if self.dt < MIN_DT:
+            raise ArgumentError(
+                f"dt is {self.dt:g}, which looks like seconds: pass dt and duration in ns, such as"
+                " 0.5"
+            )
         ratio = self.duration / self.dt
         if not 0.5 <= ratio <= MAX_SAMPLES:
             raise ArgumentError(

@@ -153,8 +153,8 @@ class Transmons:
         for at, one in enumerate(self.couplings):
             if max(one.first, one.second) >= len(self.qubits):
                 raise ArgumentError(
-                    f"couplings[{at}] joins the qubits {one.first} and {one.second}: the device"
-                    f" has the qubits 0 to {len(self.qubits) - 1}"
+                    f"couplings[{at}] joins the qubits {one.first} and {one.second}: the last"
+                    f" qubit of the device is {len(self.qubits) - 1}"
                 )
             if (pair := frozenset((one.first, one.second))) in seen:
                 raise ArgumentError(

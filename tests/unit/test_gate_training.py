@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import cirq
@@ -23,6 +24,7 @@ from common.settings.task_defaults import task_defaults
 from inference import pulse_plots
 from inference.pulse_figures import export, measure_pulse
 from qfleet.devices.lines import inline_calibration
+from qfleet.errors import NoiseError
 from training.pulse.starts import Starts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,6 +176,8 @@ def test_device_keeps_what_pulses_need(gate_settings) -> None:
     assert kept.qubits["0"].frequency == 5.0301234
     assert kept.pairs["0", "1"].exchange == 0.0018
     assert best_qubits(kept, 2) == ("0", "1")  # the other pair has no coupling
+    with pytest.raises(NoiseError, match="no pairs"):
+        best_qubits(replace(kept, pairs={}), 2)
     named = inline_calibration(gate_settings("DATA=cz:2-1").model.noise)
     assert [*named.qubits] == ["1", "2"]
     with pytest.raises(SettingsError, match="'7'"):

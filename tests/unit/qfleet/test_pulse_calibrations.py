@@ -44,8 +44,14 @@ def test_unknown_and_repeated_qubits_are_refused() -> None:
         calibrated_transmons(device(), ["7"])
     with pytest.raises(ArgumentError, match="once"):
         calibrated_transmons(device(), ["0", "0"])
-    with pytest.raises(NoiseError, match="frequency"):
+
+
+def test_units_that_cannot_be_right_are_refused() -> None:
+    with pytest.raises(NoiseError, match=r"frequency .* GHz"):
         QubitCalibration(frequency=5e9)
+    for seconds in ({"t1": 1.2e-4}, {"t2": 9e-5}):
+        with pytest.raises(ArgumentError, match="microseconds"):
+            calibrated_transmons(device(first=replace(QUBIT, **seconds)), ["0"])
 
 
 def test_text_of_a_calibration_leaves_pulses_out() -> None:

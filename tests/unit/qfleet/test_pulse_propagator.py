@@ -298,6 +298,7 @@ def test_within_refuses_an_error_that_steps_do_not_reach() -> None:
 WRONG: list[tuple[str, Callable[[], object]]] = [
     ("multiple of dt", lambda: Grid(10.3, 0.5)),
     ("duration", lambda: Grid(-1, 0.5)),
+    ("seconds", lambda: Grid(16e-9, 0.5e-9)),
     ("which looks like Hz", lambda: Transmon(frequency=5e9)),
     ("anharmonicity", lambda: Transmon(5, -0.3e9, 3)),
     ("3 levels", lambda: Transmon(5, levels=3)),
@@ -305,12 +306,12 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     ("twice t1", lambda: Transmon(5, t1=100, t2=201)),
     ("50 us", lambda: Transmon(5, t1=5e-5)),
     ("drive_strength", lambda: Transmon(5, drive_strength=0)),
-    ("the qubits 0 to 1", lambda: Transmons((QUBIT, QUBIT), (Coupling(0, 2),))),
+    ("device is 1", lambda: Transmons((QUBIT, QUBIT), (Coupling(0, 2),))),
     ("again", lambda: Transmons((QUBIT, QUBIT), (Coupling(0, 1), Coupling(1, 0)))),
     ("itself", lambda: Coupling(1, 1)),
     ("exchange", lambda: Coupling(0, 1, exchange=5e6)),
     ("at most 27", lambda: Propagator(Transmons((QUTRIT,) * 4), drive(0), Grid(1, 1))),
-    ("the qubits 0 to 0", lambda: Propagator(Transmons((QUBIT,)), drive(1), Grid(1, 1))),
+    ("device is 0", lambda: Propagator(Transmons((QUBIT,)), drive(1), Grid(1, 1))),
     ("this device has", lambda: Propagator(Atoms(((0, 0), (5, 0))), [COUPLER], Grid(1, 1))),
     ("with decay", lambda: Propagator(Transmons((QUTRIT,) * 3), drive(0), Grid(1, 1), decay=True)),
     ("order", lambda: Propagator(Transmons((QUBIT,)), drive(0), Grid(1, 1), order=3)),  # type: ignore[arg-type]
