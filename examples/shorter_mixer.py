@@ -45,8 +45,9 @@ def read(device: str) -> Calibration:
     """Return the best line of a device, whose only errors are T1 and T2."""
     whole = read_calibration(device)
     found = whole.part(best_line(whole, QUBITS))
-    qubits = {name: replace(one, error=0, p01=0, p10=0) for name, one in found.qubits.items()}
-    pairs = {name: replace(one, error=0) for name, one in found.pairs.items()}
+    none = {"error": 0, "p01": 0, "p10": 0, "over_rotation": 0}
+    qubits = {name: replace(one, **none) for name, one in found.qubits.items()}
+    pairs = {name: replace(one, error=0, crosstalk=0) for name, one in found.pairs.items()}
     return replace(found, qubits=qubits, pairs=pairs)
 
 
@@ -100,7 +101,7 @@ def train(program: qfleet.CompiledCircuit, iterations: int) -> np.ndarray:
 
 
 def main() -> int:
-    """Print a line per mixer; return 0 if the mixer of pulses is shorter and not worse."""
+    """Print a line per mixer; return 0 if pulses are shorter and lower in energy than rx."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("calibration", nargs="?", default="examples/tasks/four_transmons.yaml")
     parser.add_argument("--iterations", type=int, default=100)
