@@ -103,7 +103,7 @@ def build(settings: Settings, part: str = "training", before: Build | None = Non
             kustomize.cap_requests(pod)
     _refuse_incomplete(found, settings.cluster.overlay)
     if part == "training":
-        _require_gpus(found, settings)
+        _fit_gpus(found, settings)
     return Build(folder, texts, found, StorageLocation.from_objects(found))
 
 
@@ -183,16 +183,19 @@ def _refuse_incomplete(found: Sequence[Object], overlay: str) -> None:
         )
 
 
-def _require_gpus(found: Sequence[Object], settings: Settings) -> None:
-    """Refuse DEVICE=cuda where the pods have no GPU."""
-    if devices.device_of(settings) != "cuda":
-        return
+def _fit_gpus(found: Sequence[Object], settings: Settings) -> None:
+    """Refuse DEVICE=cuda where pods have no GPU; request none where it has no effect."""
     limits = [
         container["resources"]["limits"]
         for one in found
         for pod in pod_specs(one)
         for container in pod["containers"]
     ]
+    if devices.reason_for_cpu(settings):
+        for one in limits:
+            one.pop(GPU, None)
+    if devices.device_of(settings) != "cuda":
+        return
     if not any(GPU in one for one in limits):
         raise SettingsError(
             f"DEVICE=cuda needs pods with a GPU, which OVERLAY={settings.cluster.overlay} does not"

@@ -588,8 +588,13 @@ def test_device_cuda_needs_an_overlay_with_gpus(k8s: Path, api: str):
     found = built(settings(overlay="gpu", **values))
     data = [each["data"] for each in found if each["kind"] == "ConfigMap"]
     assert "cuda" in [each.get("QFLEET_DEVICE") for each in data]
-    assert built(settings(overlay="gke", noise="depolarizing:0.01", trajectories=50, **values))
     assert built(settings(overlay="gke", **values), "inference")
+    values |= {"noise": "depolarizing:0.01", "qubits": 13}
+    assert built(settings(overlay="gke", **values))
+    job = one(
+        built(settings(overlay="gpu", **values)), ENGINES[api].template_kind or ENGINES[api].kind
+    )
+    assert "nvidia.com/gpu" not in container(job)["resources"]["limits"]
 
 
 @needs_kubectl
