@@ -100,7 +100,7 @@ def _check_target(definition: "SearchDefinition") -> None:
     if job.target == "k8s" and space.endswith(".json"):
         raise SettingsError(
             f"SPACE={space} is a file of this machine, which pods can't read: choose excitations,"
-            " blocks, paulis or layers:N, or omit TARGET"
+            " blocks, paulis, mps or layers:N, or omit TARGET"
         )
     if job.target == "k8s" and definition.command:
         raise SettingsError(

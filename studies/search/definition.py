@@ -258,10 +258,13 @@ class SearchDefinition:
     @property
     def objectives(self) -> tuple[str, ...]:
         """Names of the objectives of the front, the error first."""
-        given = self.options.objectives.split(",")
-        if given == [""]:
-            given = ["error", "two_qubit_gates", *(["fidelity"] if self.calibration else [])]
+        given = self.options.objectives.split(",") if self.options.objectives else self._default
         return tuple(name for name in OBJECTIVES if name in given)
+
+    @property
+    def _default(self) -> tuple[str, ...]:
+        """The objectives without OBJECTIVES."""
+        return ("error", "two_qubit_gates", *(["fidelity"] if self.calibration else []))
 
     @property
     def reduction_factor(self) -> int:
@@ -278,7 +281,7 @@ class SearchDefinition:
             "method": self.method,
             "noise": self.settings.model.noise,
         }
-        if self.options.objectives:
+        if self.objectives != self._default:
             found["objectives"] = ",".join(self.objectives)
         if self.reduction_factor > 1:
             found["reduction_factor"] = self.reduction_factor

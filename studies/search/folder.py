@@ -20,6 +20,7 @@ from common.commands import command
 from common.errors import RunError
 from common.settings import Settings
 from common.storage import SEARCHES, StoragePath
+from qfleet.devices.calibration import short_name
 from studies import definition_file
 from studies.search.definition import OPTIONAL, SearchDefinition
 
@@ -77,11 +78,10 @@ class SearchFolder:
         names = dict.fromkeys((*wanted, *OPTIONAL))
         changed = [name for name in names if found.get(name) != wanted.get(name)]
         if changed:
-            name = changed[0]
+            before, now = (_setting(changed[0], one.get(changed[0])) for one in (found, wanted))
             raise RunError(
-                f"{self.path} holds a search with {name.upper()}={str(found.get(name))[:80]} (now"
-                f" {str(wanted.get(name))[:80]}): use the same settings to continue it, or choose"
-                " another NAME"
+                f"{self.path} holds a search with {before} (now {now}): use the same settings to"
+                " continue it, or choose another NAME"
             )
 
     def read(self) -> dict[str, Any]:
@@ -122,3 +122,14 @@ class SearchFolder:
 
     def _clock(self, seed: int) -> StoragePath:
         return self.path / f"seed-{seed}.json"
+
+
+def _setting(name: str, value: object) -> str:
+    """Return a key of search.json as the setting that a person writes."""
+    if name == "reduction_factor":
+        early = f"EARLY_STOPPING=halving and REDUCTION_FACTOR={value}"
+        return early if value else "EARLY_STOPPING=none"
+    if value is None:
+        return f"no {name.upper()}"
+    text = short_name(str(value)) if name == "noise" else str(value)
+    return f"{name.upper()}={text[:80]}"

@@ -51,6 +51,7 @@ def test_definition_has_seeds_budget_and_default_space() -> None:
     assert (one.budget.seconds, one.budget.evaluations) == (120, 500)
     assert one.options.proposer == "growth"
     assert one.settings.model.qubits == 4
+    assert define("OBJECTIVES=two_qubit_gates,error").to_json() == define().to_json()
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_device_adds_the_predicted_fidelity(searched, capsys, tmp_path) -> None:
     times = [one["duration_ns"] for one in front]
     assert times == sorted(times, reverse=True)
     assert searched(*ISING[1:], *args, *found[:2]) == 2
-    assert "REDUCTION_FACTOR=4" in capsys.readouterr().err
+    assert "REDUCTION_FACTOR=4 (now EARLY_STOPPING=none)" in capsys.readouterr().err
     assert searched("NAME=t", "DATA=tfim:9:1.0", "SPACE=paulis", f"NOISE={device}") == 2
     assert capsys.readouterr().err.count("\n") == 1
 
