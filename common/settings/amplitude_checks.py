@@ -1,6 +1,12 @@
 """Checks of ENCODER=amplitude, whose examples are initial states of the circuits."""
 
-from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS, DataSettings, ModelSettings
+from common.settings.groups.experiment import (
+    GATE,
+    MODELS,
+    VARIATIONAL_TASKS,
+    DataSettings,
+    ModelSettings,
+)
 from common.settings.groups.training import TrainingSettings
 from qfleet.devices.calibration import INLINE, short_name
 
@@ -21,7 +27,7 @@ def check_amplitudes(model: ModelSettings, data: DataSettings, training: Trainin
     """
     named = data.encoder if data.encoder in AMPLITUDE_ENCODERS else "amplitude"
     encoder = f"ENCODER={named}"
-    if data.task in VARIATIONAL_TASKS:
+    if data.task in (*VARIATIONAL_TASKS, GATE):
         raise ValueError(
             f"{encoder} does not fit TASK={data.task}, which has no features: omit ENCODER"
         )

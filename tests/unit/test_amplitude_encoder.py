@@ -152,6 +152,7 @@ def test_states_beyond_the_memory_are_refused(tmp_path: Path) -> None:
         (["PRUNE=0.1"], "PRUNE=0.1"),
         (["MODEL=a:b"], "MODEL=a:b, whose inputs are angles"),
         (["TASK=energy"], "TASK=energy, which has no features"),
+        (["TASK=gate"], "TASK=gate, which has no features"),
         (["TASK=state", "DATA=ghz"], "TASK=state, which has no features"),
         (["QUBITS=16"], "QUBITS=16 is more than 15"),
     ],
