@@ -125,11 +125,11 @@ class SearchFolder:
 
 
 def _setting(name: str, value: object) -> str:
-    """Return a key of search.json as the setting that a person writes."""
+    """Return a key of search.json as the setting that is written."""
     if name == "reduction_factor":
         early = f"EARLY_STOPPING=halving and REDUCTION_FACTOR={value}"
         return early if value else "EARLY_STOPPING=none"
-    if value is None:
+    if not value:
         return f"no {name.upper()}"
     text = short_name(str(value)) if name == "noise" else str(value)
     return f"{name.upper()}={text[:80]}"

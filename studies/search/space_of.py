@@ -10,6 +10,7 @@ from qfleet.circuits.circuit_json import from_json
 from qfleet.errors import LibraryError
 from qfleet.problems import Hamiltonian
 from qfleet.search import Space, blocks, excitations, hartree_fock, layers, pauli_strings
+from qfleet.search.ansatz_search import MAX_QUBITS
 from qfleet.search.layers import Connectivity
 from qfleet.search.pools import Kind
 from studies.search.definition import SearchDefinition
@@ -35,6 +36,11 @@ def space_of(definition: SearchDefinition) -> Space:
             names, qubits = definition.rows.inputs, definition.qubits
             return layers(qubits, int(detail), connectivity=pairs, rotations="yz", inputs=names)
         problem = definition.hamiltonian
+        if problem.qubits > MAX_QUBITS:
+            raise SettingsError(
+                f"DATA={definition.settings.data.data} has {problem.qubits} qubits: a search has"
+                f" circuits of up to {MAX_QUBITS}"
+            )
         start = hartree_fock(problem.electrons) if problem.electrons else ()
         axes = "yz" if any(word.count("Y") % 2 for word in problem.terms) else "y"
         if text.endswith(".json"):

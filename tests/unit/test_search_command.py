@@ -171,6 +171,7 @@ def test_gates_of_a_file_are_searched(searched) -> None:
     [
         (["BUDGET=5evaluations", "METHOD=growth"], "", "BUDGET=5evaluations is less than one"),
         (["SPACE=layers:9999"], "", "allowed are up to"),
+        (["DATA=tfim:25:1.0", "SPACE=mps"], "", "DATA=tfim:25:1.0 has 25 qubits"),
         (["SPACE=none.json"], "", "none.json does not exist"),
         (["SPACE=rubbish.json"], "", "SPACE=rubbish.json is not a circuit"),
         (["SPACE=excitations"], "", "SPACE=excitations needs the number"),
@@ -250,6 +251,8 @@ def test_device_adds_the_predicted_fidelity(searched, capsys, tmp_path) -> None:
     assert times == sorted(times, reverse=True)
     assert searched(*ISING[1:], *args, *found[:2]) == 2
     assert "REDUCTION_FACTOR=4 (now EARLY_STOPPING=none)" in capsys.readouterr().err
+    assert searched(*ISING, *args[:-1]) == 2
+    assert "(now no NOISE)" in capsys.readouterr().err
     assert searched("NAME=t", "DATA=tfim:9:1.0", "SPACE=paulis", f"NOISE={device}") == 2
     assert capsys.readouterr().err.count("\n") == 1
 
