@@ -10,12 +10,15 @@ from tests.support.patience import seconds
 ROOT = Path(__file__).parents[2]
 
 
-def run(backend: str, *command: str) -> subprocess.CompletedProcess[str]:
+def run(
+    backend: str, *command: str, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
     """Run Python with a backend of Keras.
 
     Args:
         backend: KERAS_BACKEND.
         command: Arguments of Python.
+        python: That of the environment of the backend.
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     others = {key: os.environ[key] for key in os.environ if key != "TF_USE_LEGACY_KERAS"}
@@ -25,7 +28,7 @@ def run(backend: str, *command: str) -> subprocess.CompletedProcess[str]:
         "PYTHONPATH": os.pathsep.join(paths),
     }
     return subprocess.run(
-        [sys.executable, *command],
+        [python, *command],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -35,8 +38,8 @@ def run(backend: str, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def require_success(backend: str) -> None:
+def require_success(backend: str, python: str = sys.executable) -> None:
     """Run the tests of Keras 3 on a backend, and fail with their output."""
     options = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--confcutdir=tests/keras")
-    done = run(backend, "-m", "pytest", *options, "tests/keras")
+    done = run(backend, "-m", "pytest", *options, "tests/keras", python=python)
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-2000:]
