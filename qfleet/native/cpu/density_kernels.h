@@ -116,18 +116,18 @@ struct DensityKernels : VectorTypes<T> {
 
   template <int SIZE>
   static void Load(const DensityView& view, const T* state, int64_t column, V* to, int stride) {
-    if (!IsContiguous(view) && IsTurnable(view)) {
+    if (IsContiguous(view)) {
+      const T* from = state + ContiguousOffset(view, column);
+      for (int row = 0; row < SIZE; ++row)
+        to[row * stride] = *reinterpret_cast<const V*>(from + view.rows[row] * view.samples);
+      return;
+    }
+    if (IsTurnable(view)) {
       V vectors[SIZE];
       for (int i = 0; i < SIZE; ++i)
         vectors[i] = *reinterpret_cast<const V*>(state + VectorOffset<SIZE>(view, column, i));
       TurnRows<SIZE>(view, vectors);
       for (int i = 0; i < SIZE; ++i) to[RowOf<SIZE>(view, i) * stride] = vectors[i];
-      return;
-    }
-    if (IsContiguous(view)) {
-      const T* from = state + ContiguousOffset(view, column);
-      for (int row = 0; row < SIZE; ++row)
-        to[row * stride] = *reinterpret_cast<const V*>(from + view.rows[row] * view.samples);
       return;
     }
     for (int row = 0; row < SIZE; ++row) to[row * stride] = V{};
@@ -138,18 +138,18 @@ struct DensityKernels : VectorTypes<T> {
 
   template <int SIZE>
   static void Store(const DensityView& view, T* state, int64_t column, const V* from) {
-    if (!IsContiguous(view) && IsTurnable(view)) {
+    if (IsContiguous(view)) {
+      T* to = state + ContiguousOffset(view, column);
+      for (int row = 0; row < SIZE; ++row)
+        *reinterpret_cast<V*>(to + view.rows[row] * view.samples) = from[row];
+      return;
+    }
+    if (IsTurnable(view)) {
       V vectors[SIZE];
       for (int i = 0; i < SIZE; ++i) vectors[i] = from[RowOf<SIZE>(view, i)];
       TurnRows<SIZE>(view, vectors);
       for (int i = 0; i < SIZE; ++i)
         *reinterpret_cast<V*>(state + VectorOffset<SIZE>(view, column, i)) = vectors[i];
-      return;
-    }
-    if (IsContiguous(view)) {
-      T* to = state + ContiguousOffset(view, column);
-      for (int row = 0; row < SIZE; ++row)
-        *reinterpret_cast<V*>(to + view.rows[row] * view.samples) = from[row];
       return;
     }
     ForEachReal<SIZE>(view, column,
