@@ -18,6 +18,8 @@ from tests.support.device_circuits import (
     HVP_TOLERANCE,
     TOLERANCE,
     assert_close,
+    check_gradients,
+    compile_both,
     compile_pair,
     draw_circuit,
     draw_point,
@@ -42,15 +44,7 @@ def check_values(width: int, seed: int, batch: int, dtype: str) -> None:
     upstream = np.random.default_rng(seed + 1).normal(size=(batch, made.readouts))
     assert_close(made.expectation(*point), wanted.expectation(*point), dtype)
     for by_inputs in (True, False):
-        options = {"input_gradients": by_inputs}
-        values, gradients = made.value_and_gradient(*point, upstream, **options)
-        right_values, right = wanted.value_and_gradient(*point, upstream, **options)
-        assert_close(values, right_values, dtype)
-        assert_close(gradients.parameters, right.parameters, dtype)
-        if by_inputs:
-            assert_close(gradients.inputs, right.inputs, dtype)
-        else:
-            assert gradients.inputs is None
+        check_gradients((made, wanted), point, upstream, dtype, input_gradients=by_inputs)
 
 
 def check_states(width: int, seed: int, batch: int, dtype: str) -> None:
@@ -126,17 +120,7 @@ def test_samples_with_equal_seeds_equal_those_of_the_cpu(width: int) -> None:
 def test_initial_state_is_evolved(width: int, state: bool) -> None:
     circuit, observables = draw_circuit(width, 2)
     start = cirq.testing.random_superposition(2**width, random_state=3)
-    made, wanted = (
-        qfleet.compile(
-            circuit,
-            INPUTS,
-            PARAMETERS,
-            () if state else observables,
-            initial_state=start,
-            device=device,
-        )
-        for device in (DEVICE, "cpu")
-    )
+    made, wanted = compile_both(circuit, () if state else observables, initial_state=start)
     if state:
         assert_close(made.state(*POINT), wanted.state(*POINT), "complex128")
     else:

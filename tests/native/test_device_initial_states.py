@@ -13,6 +13,7 @@ from tests.support.device_circuits import (
     HVP_TOLERANCE,
     TOLERANCE,
     assert_close,
+    check_gradients,
     compile_pair,
     draw_point,
 )
@@ -41,13 +42,7 @@ def test_values_and_gradients_equal_those_of_the_cpu(width: int, batch: int, dty
     for by_states in (True, False):
         options = {"initial_states": start, "state_gradients": by_states}
         options["input_gradients"] = by_states
-        values, gradients = made.value_and_gradient(*point, upstream, **options)
-        right_values, right = wanted.value_and_gradient(*point, upstream, **options)
-        assert_close(values, right_values, dtype)
-        assert_close(gradients.parameters, right.parameters, dtype)
-        if by_states:
-            assert_close(gradients.inputs, right.inputs, dtype)
-            assert_close(gradients.initial_states, right.initial_states, dtype)
+        values = check_gradients((made, wanted), point, upstream, dtype, **options)
     np.testing.assert_array_equal(made.expectation(*point, initial_states=start), values)
 
 

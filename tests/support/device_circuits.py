@@ -1,8 +1,10 @@
 """Circuits and points of the tests that compare a device with the CPU."""
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import cirq
 import numpy as np
@@ -27,6 +29,17 @@ def draw_circuit(width: int, seed: int) -> tuple[cirq.Circuit, list[cirq.PauliSu
     return cirq.Circuit(first, case.circuit, chain), [*case.observables, total]
 
 
+def compile_both(
+    circuit: cirq.Circuit, observables: Sequence[cirq.PauliSum], **options: Any
+) -> tuple[qfleet.CompiledCircuit, qfleet.CompiledCircuit]:
+    """Compile a circuit for the device and for the CPU, with options of `qfleet.compile`."""
+    made, wanted = (
+        qfleet.compile(circuit, INPUTS, PARAMETERS, observables, device=device, **options)
+        for device in (DEVICE, "cpu")
+    )
+    return made, wanted
+
+
 @cache
 def compile_pair(
     width: int,
@@ -38,18 +51,12 @@ def compile_pair(
 ) -> tuple[qfleet.CompiledCircuit, qfleet.CompiledCircuit]:
     """Compile a random circuit for the device and for the CPU."""
     circuit, observables = draw_circuit(width, seed)
-    made, wanted = (
-        qfleet.compile(
-            circuit,
-            INPUTS,
-            PARAMETERS,
-            () if state else observables,
-            dtype=dtype,
-            method="subspace",
-            initial_states=takes_states,
-            device=device,
-        )
-        for device in (DEVICE, "cpu")
+    made, wanted = compile_both(
+        circuit,
+        () if state else observables,
+        dtype=dtype,
+        method="subspace",
+        initial_states=takes_states,
     )
     assert len(made.qubits) == width
     assert made.device.kind == DEVICE.partition(":")[0]
@@ -74,3 +81,24 @@ def assert_close(
     assert found.dtype == wanted.dtype
     scale = max(1.0, np.abs(wanted).max(initial=0))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance[dtype] * scale)
+
+
+def check_gradients(
+    pair: tuple[qfleet.CompiledCircuit, qfleet.CompiledCircuit],
+    point: tuple[np.ndarray, np.ndarray],
+    upstream: np.ndarray,
+    dtype: str,
+    **options: Any,
+) -> np.ndarray:
+    """Compare values and gradients with options of `value_and_gradient`; return the values."""
+    (values, found), (right_values, right) = (
+        one.value_and_gradient(*point, upstream, **options) for one in pair
+    )
+    assert_close(values, right_values, dtype)
+    assert_close(found.parameters, right.parameters, dtype)
+    for name, option in (("inputs", "input_gradients"), ("initial_states", "state_gradients")):
+        if options.get(option):
+            assert_close(getattr(found, name), getattr(right, name), dtype)
+        else:
+            assert getattr(found, name) is None
+    return values

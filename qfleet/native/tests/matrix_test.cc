@@ -2,6 +2,7 @@
 #include <complex>
 
 #include "cpu/kernels.h"
+#include "random_gate.h"
 #include "testing.h"
 #include "tests.h"
 
@@ -29,8 +30,6 @@ double Uniform(uint64_t* state, double most) {  // in [-most, most)
   return most * (static_cast<double>(Next(state) >> 11) * 0x1p-52 - 1);
 }
 
-using Complexes = std::vector<std::complex<double>>;
-
 // Entry [i][j] of the Pauli word of an index, whose lowest digit is the lowest qubit's letter.
 std::complex<double> WordEntry(int32_t word, int32_t qubits, int32_t i, int32_t j) {
   static const std::complex<double> kLetters[4][2][2] = {
@@ -40,20 +39,12 @@ std::complex<double> WordEntry(int32_t word, int32_t qubits, int32_t i, int32_t 
   return entry;
 }
 
-Complexes Word(int32_t word, int32_t qubits) {
+Matrix Word(int32_t word, int32_t qubits) {
   const int32_t dim = 1 << qubits;
-  Complexes matrix(dim * dim);
+  Matrix matrix(dim * dim);
   for (int32_t at = 0; at < dim * dim; ++at)
     matrix[at] = WordEntry(word, qubits, at / dim, at % dim);
   return matrix;
-}
-
-Complexes Times(const Complexes& a, const Complexes& b, int32_t dim) {
-  Complexes out(dim * dim);
-  for (int32_t i = 0; i < dim; ++i)
-    for (int32_t k = 0; k < dim; ++k)
-      for (int32_t j = 0; j < dim; ++j) out[i * dim + j] += a[i * dim + k] * b[k * dim + j];
-  return out;
 }
 
 }  // namespace
@@ -138,7 +129,7 @@ void PauliWordMatrices(bool) {
       set.word->from_unitary(qubits, u.data(), matrix.data());
       set.word->multiply(qubits, a.data(), b.data(), product.data());
       set.word->sums(qubits, a.data(), sums.data());
-      Complexes forward(words), adjoint(words), total(words);
+      Matrix forward(words), adjoint(words), total(words);
       for (int32_t i = 0; i < dim; ++i)
         for (int32_t j = 0; j < dim; ++j) {
           forward[i * dim + j] = {u[2 * (i * dim + j)], u[2 * (i * dim + j) + 1]};
@@ -146,9 +137,9 @@ void PauliWordMatrices(bool) {
         }
       for (int32_t p = 0; p < words; ++p)
         for (int32_t q = 0; q < words; ++q) {
-          const Complexes turned = Times(Times(forward, Word(q, qubits), dim), adjoint, dim);
-          const Complexes found = Times(Word(p, qubits), turned, dim);
-          const Complexes both = Times(Word(p, qubits), Word(q, qubits), dim);
+          const Matrix turned = Times(Times(forward, Word(q, qubits), dim), adjoint, dim);
+          const Matrix found = Times(Word(p, qubits), turned, dim);
+          const Matrix both = Times(Word(p, qubits), Word(q, qubits), dim);
           double trace = 0, entry = 0;
           for (int32_t i = 0; i < dim; ++i) trace += found[i * (dim + 1)].real() / dim;
           for (int32_t k = 0; k < words; ++k) entry += a[p * words + k] * b[k * words + q];

@@ -10,14 +10,6 @@ namespace qfleet {
 namespace tests {
 namespace {
 
-Matrix Times(const Matrix& a, const Matrix& b, int64_t size) {
-  Matrix out(size * size);
-  for (int64_t r = 0; r < size; ++r)
-    for (int64_t k = 0; k < size; ++k)
-      for (int64_t c = 0; c < size; ++c) out[r * size + c] += a[r * size + k] * b[k * size + c];
-  return out;
-}
-
 // Random steps, with numbers in buffers of exactly their size.
 struct PulseCase {
   PulseCase(int64_t size, int64_t examples, int64_t count, int64_t segments, bool unitary,

@@ -41,6 +41,14 @@ int64_t RandomInt(Random* random, int64_t from, int64_t to) {
   return std::uniform_int_distribution<int64_t>(from, to)(*random);
 }
 
+Matrix Times(const Matrix& a, const Matrix& b, int64_t size) {
+  Matrix out(size * size);
+  for (int64_t r = 0; r < size; ++r)
+    for (int64_t k = 0; k < size; ++k)
+      for (int64_t c = 0; c < size; ++c) out[r * size + c] += a[r * size + k] * b[k * size + c];
+  return out;
+}
+
 Matrix Gate::At(const double* shared, const double* per_example) const {
   Matrix matrix(size * size);
   for (size_t k = 0; k < projectors.size(); ++k) {

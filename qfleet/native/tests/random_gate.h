@@ -16,6 +16,7 @@ using Random = std::mt19937_64;
 
 double RandomReal(Random* random, double from, double to);
 int64_t RandomInt(Random* random, int64_t from, int64_t to);  // inclusive
+Matrix Times(const Matrix& a, const Matrix& b, int64_t size);
 
 // sum_k exp(i pi sum_e half_turns[k * E + e] t_e) projectors[k]; projectors[0] without exponents.
 struct Gate {
