@@ -45,18 +45,18 @@ def main(name: str, qubits: int, batch: int, method: str) -> None:
         compiled.value_and_gradient(data.angles, current, input_gradients=False)
         times.append(time.perf_counter() - start)
     median, memory = statistics.median(times[1:]), peak_gib()
-    rates = _state_rates if method == STATE_VECTOR else _method_rates
+    if method == STATE_VECTOR:
+        rates = _state_rates(definition, qubits, batch, median)
+    else:
+        rates = _method_rates(definition, data.angles, method, median)
     print(
         f"{name}, {qubits} qubits, batch {batch}, {method}: {median * 1e3:.4g} ms per step,"
-        f" {memory:.2f} GiB at most, {rates(definition, data.angles, method, median)}"
+        f" {memory:.2f} GiB at most, {rates}"
     )
 
 
-def _state_rates(
-    definition: BenchmarkModel, angles: np.ndarray, method: str, seconds: float
-) -> str:
+def _state_rates(definition: BenchmarkModel, qubits: int, batch: int, seconds: float) -> str:
     """Describe the rates of a step of state vectors, and the bound that holds."""
-    batch, qubits = len(angles), len(definition.circuit.all_qubits())
     cost, states = step_cost(definition), tile_bytes(qubits, batch)
     peaks = _median_peaks(min(states, CHUNKS_BYTES))
     # States that fit into a thread's cache do not cross to memory.

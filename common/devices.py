@@ -28,9 +28,9 @@ INSTALL = "pip install 'qfleet[cuda]'" if IS_INSTALLED else "python -m qfleet.na
 CHECK_SECONDS = 60.0
 """Longest time in which a driver describes its GPU: the first program on a machine starts it."""
 
-MAX_NOISY_QUBITS = 12
-"""Widest circuits with NOISE that are certain to be density matrices: wider ones are trajectories,
-unless their light cones are narrow, which only the compiled circuit shows."""
+MAX_AUTO_DENSITY_QUBITS = 12
+"""As in qfleet.compiler.choose_method, which needs Cirq: the widest circuits with NOISE that are
+density matrices. Wider ones are trajectories, unless their light cones are narrow."""
 
 
 def device_of(settings: Settings) -> str:
@@ -54,7 +54,7 @@ def reason_for_cpu(settings: Settings) -> str:
         return ""
     return (
         f"DEVICE={device} has no effect: circuits with {other} run on the CPU: GPUs evolve state"
-        f" vectors, and density matrices of up to {MAX_NOISY_QUBITS} qubits from |0...0>"
+        f" vectors, and density matrices of up to {MAX_AUTO_DENSITY_QUBITS} qubits from |0...0>"
     )
 
 
@@ -76,7 +76,7 @@ def _without_kernels(settings: Settings) -> str:
         return f"TRAJECTORIES={model.trajectories}"
     if settings.data.encoder in AMPLITUDE_ENCODERS:
         return f"NOISE and ENCODER={settings.data.encoder}"
-    return f"NOISE and QUBITS={model.qubits}" if model.qubits > MAX_NOISY_QUBITS else ""
+    return f"NOISE and QUBITS={model.qubits}" if model.qubits > MAX_AUTO_DENSITY_QUBITS else ""
 
 
 def assign(settings: Settings, processes: int) -> list[str]:

@@ -28,6 +28,7 @@ from qfleet.circuits import (
     qcnn,
     zz_feature_map,
 )
+from qfleet.circuits.pulse_layers import Entangler
 from qfleet.compiler.any_program import AnyProgram, Contraction
 from qfleet.compiler.choose_method import compile_circuit_by
 from qfleet.compiler.circuit.sampling import EXACT, Sampling
@@ -90,8 +91,13 @@ def _driven_circuit(model: ModelSettings, features: int, encoder: str) -> ModelC
         model.layers or PULSE_LAYERS,
         inputs=data_symbols(features),
         encoder="reupload" if encoder == "reupload" else "angle",
-        entangler="pulse" if model.model == PULSE else "cz",
+        entangler=entangler_of(model),
     )
+
+
+def entangler_of(model: ModelSettings) -> Entangler:
+    """Return what joins qubits in the layers of a model of pulses."""
+    return "pulse" if model.model == PULSE else "cz"
 
 
 def _convolutions(model: ModelSettings, features: int, encoder: str) -> list[ModelCircuit]:

@@ -9,7 +9,7 @@ import numpy as np
 from common.data.target import Target
 from common.errors import SettingsError
 from common.found_circuits import found_circuit
-from common.model_circuits import with_noise
+from common.model_circuits import entangler_of, with_noise
 from common.models import user_model
 from common.settings import Settings
 from common.settings.circuit_file import is_circuit, short_model
@@ -22,7 +22,6 @@ from qfleet.circuits import (
     pulse_layers,
     uccsd,
 )
-from qfleet.circuits.pulse_layers import Entangler
 from qfleet.problems import pauli_words
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -67,7 +66,7 @@ def ansatz_circuit(
     elif model.model == "uccsd":
         circuit = uccsd(model.qubits, target.electrons, inputs=fields)
     elif model.model == PULSE or (model.model == HYBRID_PULSE and target.kind == "state"):
-        entangler: Entangler = "pulse" if model.model == PULSE else "cz"
+        entangler = entangler_of(model)
         circuit = pulse_layers(model.qubits, layers, inputs=fields, entangler=entangler)
     else:
         terms = dict(zip(target.terms[1:], target.coefficients[1:], strict=True))

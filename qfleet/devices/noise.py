@@ -91,12 +91,17 @@ def circuit_duration(circuit: cirq.AbstractCircuit, calibration: Calibration) ->
     for one in circuit.all_operations():
         if isinstance(one.gate, cirq.ZPowGate):
             continue
-        duration = gate_rates(calibration, one.qubits)[0].duration
-        if isinstance(one.gate, TimedGate):
-            duration = float(one.gate.duration.total_nanos())
+        duration = _gate_time(one.gate, gate_rates(calibration, one.qubits)[0])
         start = max(free.get(qubit, 0.0) for qubit in one.qubits)
         free |= dict.fromkeys(one.qubits, start + duration)
     return max(free.values(), default=0.0)
+
+
+def _gate_time(gate: cirq.Gate | None, rates: QubitCalibration | PairCalibration) -> float:
+    """Return the nanoseconds of a pulse, or of the device's gate."""
+    if isinstance(gate, TimedGate):
+        return float(gate.duration.total_nanos())
+    return rates.duration
 
 
 class _Schedule:
@@ -113,9 +118,9 @@ class _Schedule:
             yield operation
             return
         rates, angle = gate_rates(self._calibration, qubits)
-        duration, error = rates.duration, rates.error
+        duration, error = _gate_time(gate, rates), rates.error
         if isinstance(gate, TimedGate):
-            duration, error, angle = float(gate.duration.total_nanos()), 0.0, 0.0
+            error = angle = 0.0
         elif not isinstance(gate, _NATIVE):
             raise NoiseError(
                 f"{str(operation)[:80]} is not a gate of {self._calibration.name}: map the circuit"
