@@ -152,7 +152,7 @@ def test_state_of_eleven_qubits_keeps_its_norm() -> None:
         ({"device": replace(chain(3), rotating_wave=False)}, "rotating_wave"),
         ({"device": chain(15)}, "32,768 levels"),
         ({"channels": (ControlChannel("coupler", (1, 2)),), "block": 4}, "different blocks"),
-        ({"channels": drive(3)}, "has the qubits 0"),
+        ({"channels": drive(3)}, "last qubit of the device is 2"),
         ({"block": 1}, "block"),
         ({"steps_per_sample": 1 << 20}, "steps_per_sample"),
     ],
