@@ -172,10 +172,9 @@ class WorkerSampler:
         if self._epoch is None or self._epoch[0] != epoch:
             kind = np.int32 if self.order.rows < 2**31 else np.int64
             taken = np.zeros((len(self.partitions), int(self.order.sizes.max(initial=0))), kind)
-            for group in np.unique(self.partitions % self.order.layout.groups):
-                rows = self.order.group_rows(epoch, int(group))
-                for partition, numbers in zip(self.order.group(group), rows, strict=True):
-                    taken[self.partitions == partition, : len(numbers)] = numbers
+            rows = self.order.epoch_rows(epoch, self.partitions)
+            for partition, numbers in zip(taken, rows, strict=True):
+                partition[: len(numbers)] = numbers
             self._epoch = (epoch, taken)
         return self._epoch[1]
 

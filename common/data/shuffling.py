@@ -95,11 +95,7 @@ class EpochOrder:
         """Return int64 [n] per partition of a group: its offsets in a segment, shuffled."""
         partitions = self.group(group)
         if self.layout == SINGLE_SHARD:
-            shuffled = [np.arange(*self.span(int(one), segment)) for one in partitions]
-            for partition, offsets in zip(partitions, shuffled, strict=True):
-                if len(offsets) > 1:
-                    _generator(self._seed, epoch, int(partition)).shuffle(offsets)
-            return shuffled
+            return [self._shuffled_partition(epoch, one) for one in partitions.tolist()]
         # Partitions with a row at the last offset come first; together, since shards are many.
         generator = _generator(self._seed, epoch, group, segment)
         first, last = self.bounds[segment : segment + 2]
@@ -119,13 +115,27 @@ class EpochOrder:
         lengths = (ends - self.bounds[:-1])[:, order]
         return np.pad(np.cumsum(lengths, axis=1), ((0, 0), (1, 0)))
 
-    def group_rows(self, epoch: int, group: int) -> list[np.ndarray]:
-        """Return int64 [size] per partition of a group: its rows in the order of an epoch."""
-        parts = [self.shuffled_offsets(epoch, group, int(s)) for s in self.segments(epoch, group)]
-        return [
-            self.first_rows[partition] + np.concatenate([part[i] for part in parts])
-            for i, partition in enumerate(self.group(group))
-        ]
+    def epoch_rows(self, epoch: int, partitions: np.ndarray) -> list[np.ndarray]:
+        """Return int64 [size] for each of some partitions: its rows in the order of an epoch."""
+        first = self.first_rows
+        if self.layout == SINGLE_SHARD:
+            return [
+                first[one] + self._shuffled_partition(epoch, one) for one in partitions.tolist()
+            ]
+        rows = {}
+        for group in set((partitions % self.layout.groups).tolist()):
+            order = self.segments(epoch, group).tolist()
+            parts = [self.shuffled_offsets(epoch, group, segment) for segment in order]
+            for one, *offsets in zip(self.group(group).tolist(), *parts, strict=True):
+                rows[one] = first[one] + np.concatenate(offsets)
+        return [rows[one] for one in partitions.tolist()]
+
+    def _shuffled_partition(self, epoch: int, partition: int) -> np.ndarray:
+        """Return int64 [n]: the offsets of a partition of a single shard, shuffled."""
+        offsets = np.arange(self.sizes[partition])
+        if len(offsets) > 1:
+            _generator(self._seed, epoch, partition).shuffle(offsets)
+        return offsets
 
 
 def _generator(*seeds: int) -> np.random.Generator:
@@ -153,8 +163,6 @@ def epoch_order(
     """
     order = EpochOrder(sizes, layout, seed)
     rows = np.empty(order.rows, np.int64)
-    for group in range(layout.groups):
-        numbers = order.group_rows(epoch, group)
-        for partition, own in zip(order.group(group), numbers, strict=True):
-            rows[partition :: order.partitions] = own
+    for partition, own in enumerate(order.epoch_rows(epoch, np.arange(order.partitions))):
+        rows[partition :: order.partitions] = own
     return rows

@@ -37,3 +37,14 @@ def test_next_block_is_read_while_a_step_runs() -> None:
         # The block of this step, and that of the next one before anybody asks for it.
         for _ in range(2 if number == 0 else 1):
             assert source.reads.acquire(timeout=patience.seconds(10))
+
+
+def test_split_of_one_block_is_read_once_for_measurements() -> None:
+    source: Any = Source()
+    source.steps = STEPS
+    sampler: Any = SimpleNamespace(steps=STEPS, padded=2, is_divided=False)
+    elements = iter(batches(source, sampler, keep=True))
+    numbers = [int(next(elements)[1].numpy()[0]) for _ in range(3 * STEPS)]
+    assert numbers == [0] * (3 * STEPS)  # a block of this source has the number of its first step
+    assert source.reads.acquire(blocking=False)
+    assert not source.reads.acquire(blocking=False)

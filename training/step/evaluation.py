@@ -27,7 +27,7 @@ class SplitEvaluator:
         sampler = self._samplers.sampler(split)
         if split not in self._iterators:
             source = self._samplers.source(split)
-            self._iterators[split] = source, iter(batches(source, sampler))
+            self._iterators[split] = source, iter(batches(source, sampler, keep=True))
         source, endless = self._iterators[split]
         with reraise_source_failure(source, self._save_newest):
             return self._learner.measure(endless, sampler.steps)

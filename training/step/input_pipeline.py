@@ -59,6 +59,7 @@ def batches(
     epoch: int = 0,
     step: int = 0,
     any_size: bool = False,
+    keep: bool = False,
 ) -> tf.data.Dataset:
     """Return this worker's shares of global batches from (epoch, step) on, without end.
 
@@ -71,6 +72,8 @@ def batches(
         epoch: First epoch, counted from 0.
         step: First step in it, counted from 0; not 0 after a restart within an epoch.
         any_size: Leave the batch size out of the shapes, so that a graph accepts other sizes too.
+        keep: Repeat the first epoch where it is one block, for measurements: their sums do not need
+            another order, and the block is read once.
 
     Returns:
         Elements (angles [rows, features], labels [rows], weights [rows], count []), all float32;
@@ -101,9 +104,15 @@ def batches(
         )
         return tuple(map(tf.ensure_shape, tensors, shapes))
 
-    numbers = tf.data.Dataset.range(np.iinfo(np.int64).max)
-    # One block is read ahead. Each step would pay for a thread if single steps were.
-    return numbers.map(as_tensors).prefetch(1).unbatch()
+    kept = keep and blocks_per_epoch == 1
+    read = tf.data.Dataset.range(1 if kept else np.iinfo(np.int64).max).map(as_tensors)
+    # One block is read ahead. Each step would pay for a thread if single steps were, so TensorFlow
+    # must not do that either: its buffers have another size on each worker, which would then read
+    # blocks in different steps, and wait for each other each time.
+    steps = (read.cache().repeat() if kept else read.prefetch(1)).unbatch()
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return steps.with_options(options)
 
 
 @contextmanager

@@ -8,9 +8,12 @@ def local_part(variable: tf.Variable) -> tf.Variable:
 
     A worker has one replica. Reading or assigning its part from Python takes 20 us. Through the
     distributed variable it takes 0.2 ms, since the strategy looks for all parts each time.
+    The current strategy is not asked: Keras calls callbacks outside of the workers' strategy.
     """
-    (part,) = tf.distribute.get_strategy().experimental_local_results(variable)
-    return part
+    if isinstance(variable, tf.distribute.DistributedValues):
+        (part,) = variable.values
+        return part
+    return variable
 
 
 def local_variable(value: tf.Tensor, name: str) -> tf.Variable:
