@@ -14,17 +14,25 @@ struct LaneSums {
   using Doubles = VectorTypes<double>;
   static constexpr int kAtOnce = Doubles::kLanes;
 
+  typedef T Part __attribute__((vector_size(Doubles::kLanes * sizeof(T)), may_alias));
+
+  // Lane by lane, since GCC 12 divides a conversion by __builtin_convertvector into several.
+  static typename Doubles::V InDouble(Part part) {
+    typename Doubles::V widened;
+#pragma GCC unroll 8
+    for (int lane = 0; lane < Doubles::kLanes; ++lane) widened[lane] = part[lane];
+    return widened;
+  }
+
   // The sums of the lanes of kAtOnce vectors. Two vectors become one that holds sums of either in
   // every other lane, and so on.
   static typename Doubles::V Of(const V* from) {
-    typedef T Part __attribute__((vector_size(Doubles::kLanes * sizeof(T)), may_alias));
     typename Doubles::V sums[kAtOnce];
 #pragma GCC unroll 8
     for (int i = 0; i < kAtOnce; ++i) {
       const Part* parts = reinterpret_cast<const Part*>(from + i);
-      sums[i] = __builtin_convertvector(parts[0], typename Doubles::V);
-      if constexpr (sizeof(T) < sizeof(double))
-        sums[i] += __builtin_convertvector(parts[1], typename Doubles::V);
+      sums[i] = InDouble(parts[0]);
+      if constexpr (sizeof(T) < sizeof(double)) sums[i] += InDouble(parts[1]);
     }
     typename Doubles::I lanes;
     for (int lane = 0; lane < Doubles::kLanes; ++lane) lanes[lane] = lane;

@@ -66,20 +66,14 @@ struct ReadoutKernels : VectorTypes<T> {
     for (int i = 0; i < kAtOnce; ++i) signs[i] = i % 2 ? -1 : 1;
     for (int64_t k = 0; k < readouts; ++k, gradients += 2 * size * size)
       for (int64_t row = 0; row < size; ++row) {
-        const int64_t at = 2 * row * (size + 1), reals = 2 * (size - row);
-        const V* rho = reinterpret_cast<const V*>(density) + at;
-        double* to = gradients + at;
-        V parts[kAtOnce];
-        int64_t from = 0;
-        for (; from + kAtOnce <= reals; from += kAtOnce) {
-          for (int i = 0; i < kAtOnce; ++i) parts[i] = weights[k] * rho[from + i];
-          *reinterpret_cast<Unaligned*>(to + from) += signs * LaneSums<T>::Of(parts);
+        // The density matrix is there from the block of the diagonal on, so vectors are full.
+        const int64_t at = 2 * (row * size + row / 4 * 4), end = 2 * (row + 1) * size;
+        for (int64_t entry = at; entry < end; entry += kAtOnce) {
+          const V* rho = reinterpret_cast<const V*>(density) + entry;
+          V parts[kAtOnce];
+          for (int i = 0; i < kAtOnce; ++i) parts[i] = weights[k] * rho[i];
+          *reinterpret_cast<Unaligned*>(gradients + entry) += signs * LaneSums<T>::Of(parts);
         }
-        if (from == reals) continue;
-        for (int i = 0; i < kAtOnce; ++i)
-          parts[i] = from + i < reals ? weights[k] * rho[from + i] : V{};
-        const auto sums = signs * LaneSums<T>::Of(parts);
-        for (int i = 0; from + i < reals; ++i) to[from + i] += sums[i];
       }
   }
 };
