@@ -1,5 +1,6 @@
 """The values of one call: inputs, parameters and initial states, checked."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -146,30 +147,50 @@ def point_with_states(
     if not point.inputs.shape[1] and not point.batched and array.ndim > 1:  # no inputs
         point = point._replace(inputs=np.empty((len(array), 0)), batched=True)
     is_matrix = array.ndim == 2 + point.batched
-    if is_matrix and not allow_matrices:
-        raise ArgumentError(
-            f"initial_states has shape {list(array.shape)}: pass state vectors, or compile the"
-            ' circuit with method="density_matrix", which takes density matrices'
-        )
+    if is_matrix:
+        check_takes_matrices(allow_matrices, array.shape)
     shape = (len(point.inputs), *[1 << qubits] * (1 + is_matrix))
     because = f"there is one state of {qubits} qubits per example"
     wanted = shape if point.batched else shape[1:]
     array = checked_complex(array, wanted, "initial_states", because=because)
     # The caller's own array, if it fits: residuals of a forward pass recognize it.
     array = np.ascontiguousarray(array if point.batched else array.reshape(shape), dtype)
-    if is_matrix:
-        _check_matrices(array)
-    else:
-        check_norms(array)
+    check_states(array)
     return point._replace(initial_states=array)
 
 
-def check_norms(array: np.ndarray) -> None:
-    """Check that states [B, D] of contiguous complex numbers have norm 1.
+def check_takes_matrices(allow_matrices: bool, shape: Sequence[int]) -> None:
+    """Check that a circuit takes density matrices as initial states.
+
+    Args:
+        allow_matrices: If its method evolves density matrices.
+        shape: Of the states.
+    """
+    if not allow_matrices:
+        raise ArgumentError(
+            f"initial_states has shape {list(shape)}: pass state vectors, or compile the"
+            ' circuit with method="density_matrix", which takes density matrices'
+        )
+
+
+def check_states(array: np.ndarray) -> None:
+    """Check initial states, contiguous arrays of complex numbers.
+
+    Args:
+        array: States [B, D], or density matrices [B, D, D].
 
     Raises:
-        ArgumentError: One has another norm, or a number that is not finite.
+        ArgumentError: A state has another norm than 1; a density matrix is not Hermitian, not
+            positive or has another trace than 1; or a number is not finite.
     """
+    if array.ndim == 3:
+        _check_matrices(array)
+    else:
+        _check_norms(array)
+
+
+def _check_norms(array: np.ndarray) -> None:
+    """Check states [B, D]."""
     parts = array.view(array.real.dtype)
     norms = np.sqrt(np.einsum("bi,bi->b", parts, parts, dtype=np.float64))
     wrong = ~(np.abs(norms - 1) < MAX_NORM_ERROR)

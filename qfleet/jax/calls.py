@@ -51,7 +51,7 @@ def call(
         compiled: The circuit.
         results: Shapes and dtypes of the results.
         operands: Arguments. The first are exponents [E] and [B, F], and initial states [B, 2**N],
-            or [B, 0] without them.
+            density matrices [B, 2**N, 2**N], or [B, 0] without them.
 
     Returns:
         The results.

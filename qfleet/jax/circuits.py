@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from qfleet.argument_checks import shown
 from qfleet.engine.arguments import require_finite
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
-from qfleet.engine.point import check_norms, check_states_given
+from qfleet.engine.point import check_states, check_states_given, check_takes_matrices
 from qfleet.errors import ArgumentError
 from qfleet.jax.calls import check_precision
 from qfleet.jax.exponents import JaxExponents
@@ -47,15 +47,16 @@ def checked_arguments(
         compiled: The circuit.
         inputs: [B, I], or [I] for a single example; None for [0].
         parameters: [P]; None for [0].
-        initial_states: [B, 2**N], or [2**N]; None without them.
+        initial_states: [B, 2**N], or [2**N]; or density matrices; None without them.
 
     Returns:
-        [B, I] or [I]; [P]; states [B, 2**N] or [2**N] of the circuit's dtype. A circuit that takes
-        no states has states [B, 0] or [0].
+        [B, I] or [I]; [P]; states [B, 2**N] or [2**N] of the circuit's dtype, or density matrices
+        [B, 2**N, 2**N] or [2**N, 2**N]. A circuit that takes no states has states [B, 0] or [0].
 
     Raises:
         ArgumentError: An argument has the wrong shape or dtype, or is missing. Or its values, if
-            they are known, are not finite, or a state has another norm than 1.
+            they are known, are not finite, or a state has another norm than 1, or a density
+            matrix is none.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
     """
     check_precision(COMPILED(compiled, "compiled"))
@@ -74,12 +75,18 @@ def checked_arguments(
             require_finite(values, name)
     dtype = jnp.promote_types(jnp.result_type(*arrays), compiled.real_dtype)
     rows, shared = (array.astype(dtype) for array in arrays)
-    states = _checked_states(compiled, initial_states)
-    if states is None:
-        states = jnp.zeros((*rows.shape[:-1], 0), compiled.dtype)
-    elif not rows.size and rows.ndim == 1:  # no inputs
-        rows = jnp.zeros((*states.shape[:-1], 0), dtype)
-    if states.shape[:-1] != rows.shape[:-1]:
+    check_states_given(compiled.takes_states, initial_states)
+    if initial_states is None:
+        return rows, shared, jnp.zeros((*rows.shape[:-1], 0), compiled.dtype)
+    states = _array(initial_states, "initial_states")
+    is_single = rows.ndim == 1 and bool(rows.size)
+    size = 1 << len(compiled.qubits)
+    is_matrix = states.ndim == 3 - is_single and states.shape[-2:] == (size, size)
+    axes = 1 + is_matrix
+    states = _checked_states(compiled, states, axes)
+    if rows.ndim == 1 and not rows.size:  # no inputs
+        rows = jnp.zeros((*states.shape[:-axes], 0), dtype)
+    if states.shape[:-axes] != rows.shape[:-1]:
         raise ArgumentError(
             f"initial_states have shape {list(states.shape)}: pass a state per example of inputs"
             f" {list(rows.shape)}"
@@ -87,18 +94,15 @@ def checked_arguments(
     return rows, shared, states
 
 
-def _checked_states(
-    compiled: CompiledCircuit, initial_states: ArrayLike | None
-) -> jax.Array | None:
-    """Return initial states [B, 2**N] or [2**N]; None if the circuit has its own."""
-    check_states_given(compiled.takes_states, initial_states)
-    if initial_states is None:
-        return None
-    states = _array(initial_states, "initial_states")
-    states = _shaped(states, "initial_states", (1, 2), 1 << len(compiled.qubits))
+def _checked_states(compiled: CompiledCircuit, states: jax.Array, axes: int) -> jax.Array:
+    """Return initial states of the circuit's dtype: vectors with one axis, or matrices with two."""
+    if axes == 2:
+        check_takes_matrices(compiled.method == "density_matrix", states.shape)
+    else:
+        states = _shaped(states, "initial_states", (1, 2), 1 << len(compiled.qubits))
     states = states.astype(compiled.dtype)
     if (values := _known(states)) is not None:
-        check_norms(np.ascontiguousarray(np.atleast_2d(values)))
+        check_states(np.ascontiguousarray(values).reshape(-1, *values.shape[-axes:]))
     return states
 
 

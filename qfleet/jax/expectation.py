@@ -15,8 +15,8 @@ from qfleet.errors import ArgumentError
 from qfleet.jax import circuits
 from qfleet.jax.calls import call, rule_with_shards, with_derivative
 
-# Exponents shared [E], and per example [B, F], and initial states [B, 2**N]; or their gradients.
-# Without initial states, these are [B, 0].
+# Exponents shared [E], and per example [B, F], and initial states [B, 2**N], or density matrices
+# [B, 2**N, 2**N]; or their gradients. Without initial states, these are [B, 0].
 Point = tuple[jax.Array, jax.Array, jax.Array]
 
 
@@ -46,7 +46,9 @@ def expectation(
         parameters: [P] values of the parameters; None for a circuit without parameters.
         initial_states: [B, 2**N] real or complex, or [2**N] for a single example, of norm 1, to
             1e-4, for a circuit that is compiled with `initial_states=True`. The values are
-            differentiable by them once.
+            differentiable by them once. With the method "density_matrix" also density matrices
+            [B, 2**N, 2**N], or [2**N, 2**N] for a single example with inputs: Hermitian, positive,
+            of trace 1.
 
     Returns:
         [B, K] values, or [K] for a single example: float32 for complex64, float64 for complex128.

@@ -48,7 +48,8 @@ class CircuitLayer(keras.layers.Layer):
         sampling: Trajectories and shots of expectation values, or their fields as a mapping.
         initial_states: True for a layer that takes a state per example: it is called with
             [states, angles], or with states if the circuit has no inputs. States [B, 2**N] are real
-            or complex, of norm 1, to 1e-4. Values are differentiable by them.
+            or complex, of norm 1, to 1e-4. Values are differentiable by them. With the method
+            `density_matrix` they may be mixed, [B, 2**N, 2**N]; see `qfleet.compile`.
         keras_args: Keras's arguments: name, trainable, dtype (float32 simulates in complex64,
             float64 in complex128, mixed_float16 and mixed_bfloat16 in complex64).
 
@@ -187,9 +188,13 @@ class CircuitLayer(keras.layers.Layer):
         Raises:
             ArgumentError: There are other tensors, or one has other columns.
         """
-        fits = len(shapes) == len(widths) and all(
-            len(shape) == 2 and shape[1] in (None, width)
-            for shape, width in zip(shapes, widths.values(), strict=True)
+        fits = (
+            len(shapes) == len(widths)
+            and all(
+                len(shape) in (2, 2 + (name == "states"))  # density matrices
+                and all(size in (None, width) for size in shape[1:])
+                for shape, (name, width) in zip(shapes, widths.items(), strict=True)
+            )
         )
         if not fits:
             wanted = " and ".join(f"{name} [batch, {width}]" for name, width in widths.items())

@@ -104,8 +104,13 @@ class EngineSimulator(Simulator):
         return tf.ensure_shape(result, [symbols[0].shape[0], self.readouts])
 
     def _initial_states(self, symbols: Sequence[tf.Tensor]) -> tf.Tensor | np.ndarray:
-        """Return the operand of initial states."""
-        return symbols[-1] if self.takes_states else NO_STATES
+        """Return the operand of initial states: a row for each, also for a density matrix."""
+        if not self.takes_states:
+            return NO_STATES
+        states = symbols[-1]
+        if states.shape.rank == 2:
+            return states
+        return tf.reshape(states, [-1, states.shape[1] * states.shape[2]])
 
     def _plan_attributes(self, subspace: bool) -> dict[str, int]:
         """Attributes of the plan: if the subspace plan is allowed, and bytes for kept states.
@@ -138,7 +143,7 @@ class EngineSimulator(Simulator):
         Args:
             op: Name of the adjoint operation.
             plain: The same function in plain TensorFlow, for second derivatives.
-            symbols: [B, inputs] angles, [parameters], and [B, 2**N] initial states, if any.
+            symbols: [B, inputs] angles, [parameters], and initial states, if any.
             upstream: Gradient by the function's result.
             watched: For each of `symbols` as `is_watched`.
             exponents: Those of the forward pass, whose kept states belong to equal bits.
@@ -174,7 +179,7 @@ class EngineSimulator(Simulator):
                 targets, [angles, parameters], gradients, unconnected_gradients="zero"
             )
             if by_states:
-                result.append(by_initial)
+                result.append(tf.reshape(by_initial, tf.shape(symbols[-1])))
 
             def second(*second_upstream: tf.Tensor) -> list[tf.Tensor]:
                 with tf.GradientTape() as outer:

@@ -7,7 +7,7 @@ import cirq
 import numpy as np
 
 from qfleet.engine import memory
-from qfleet.engine.point import check_norms
+from qfleet.engine.point import check_states, check_takes_matrices
 from qfleet.tensorflow.framework import tf
 
 REAL_DTYPES = {"complex64": tf.float32, "complex128": tf.float64}
@@ -34,6 +34,7 @@ class Simulator(abc.ABC):
         has_no_state: If its memory does not grow with 2**qubits.
         takes_states: If `expectation` and `state` take initial states as a third argument, by which
             they are differentiable, too: [B, 2**N] complex, of norm 1.
+        takes_matrices: If these may be density matrices [B, 2**N, 2**N].
     """
 
     inputs: tuple[str, ...]
@@ -43,6 +44,7 @@ class Simulator(abc.ABC):
     dtype: tf.DType
     has_no_state = False
     takes_states = False
+    takes_matrices = False
 
     @abc.abstractmethod
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
@@ -58,8 +60,8 @@ class Simulator(abc.ABC):
 
         Raises:
             ValueError: An argument has another shape; it may be raised when the graph runs.
-            ArgumentError: An initial state has another norm than 1; in a graph it is
-                tf.errors.InvalidArgumentError.
+            ArgumentError: An initial state has another norm than 1, or a density matrix is none; in
+                a graph it is tf.errors.InvalidArgumentError.
             MemoryLimitError: The states do not fit into the free memory.
         """
 
@@ -118,17 +120,7 @@ class Simulator(abc.ABC):
                 f"there are {len(initial_states)} tensors of initial states: the circuit takes"
                 f" {int(self.takes_states)}"
             )
-        shape = [angles.shape[0], 2 ** len(self.qubits)]
-        dtype = tf.complex64 if self.dtype == tf.float32 else tf.complex128
-        states = [tf.convert_to_tensor(one, dtype, name="states") for one in initial_states]
-        for one in states:
-            if not one.shape.is_compatible_with(shape):
-                raise ValueError(
-                    f"initial states have shape {one.shape}: the circuit takes"
-                    f" [{shape[0] or 'batch'}, {shape[1]}]"
-                )
-            if tf.executing_eagerly():
-                check_norms(np.ascontiguousarray(one.numpy()))
+        states = [self._checked_states(angles.shape[0], one) for one in initial_states]
         if angles.shape[0] == 0:
             # Constant folding of an empty batch crashes TensorFlow with a division by zero.
             angles = tf.raw_ops.PlaceholderWithDefault(input=angles, shape=[None, len(self.inputs)])
@@ -136,8 +128,26 @@ class Simulator(abc.ABC):
         return (
             tf.ensure_shape(angles, [None, len(self.inputs)]),
             tf.ensure_shape(parameters, [len(self.parameters)]),
-            *(tf.ensure_shape(one, [None, shape[1]]) for one in states),
+            *states,
         )
+
+    def _checked_states(self, batch: int | None, states: tf.Tensor) -> tf.Tensor:
+        """Return initial states [B, 2**N], or density matrices [B, 2**N, 2**N]."""
+        dtype = tf.complex64 if self.dtype == tf.float32 else tf.complex128
+        states = tf.convert_to_tensor(states, dtype, name="states")
+        dimension = 2 ** len(self.qubits)
+        is_matrix = states.shape.rank == 3
+        if is_matrix:
+            check_takes_matrices(self.takes_matrices, states.shape)
+        shape = [dimension] * (1 + is_matrix)
+        if not states.shape.is_compatible_with([batch, *shape]):
+            wanted = ", ".join(map(str, [batch or "batch", *shape]))
+            raise ValueError(
+                f"initial states have shape {states.shape}: the circuit takes [{wanted}]"
+            )
+        if tf.executing_eagerly():
+            check_states(np.ascontiguousarray(states.numpy()))
+        return tf.ensure_shape(states, [None, *shape])
 
     def _require_state_output(self) -> None:
         if self.readouts:

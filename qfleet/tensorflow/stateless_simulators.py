@@ -31,6 +31,7 @@ class StatelessSimulator(EngineSimulator):
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits, self.readouts = program.qubits, program.readouts
         self.takes_states = program.takes_states
+        self.takes_matrices = program.method == "density_matrix"
         self.dtype = REAL_DTYPES[dtype]
         self._device = device_choice.choose(devices.resolve(None), program, dtype)
         if self._device != CPU:

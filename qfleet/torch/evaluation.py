@@ -8,6 +8,7 @@ from torch import Tensor
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.gradients import Gradients
+from qfleet.engine.point import check_states
 from qfleet.engine.program_handle import InitialStates
 from qfleet.errors import ArgumentError
 
@@ -18,7 +19,8 @@ class EvaluationPoint(NamedTuple):
     Attributes:
         symbols: Inputs [B, I] and parameters [P].
         exponents: Shared [E] and per-example ones [B, F].
-        states: Initial states [B, 2**N]; None if the circuit has an own one.
+        states: Initial states [B, 2**N], or density matrices [B, 2**N, 2**N]; None if the circuit
+            has an own one.
     """
 
     symbols: tuple[np.ndarray, np.ndarray]
@@ -43,15 +45,17 @@ def _doubles(tensor: Tensor) -> np.ndarray:
 def point(
     compiled: CompiledCircuit, inputs: Tensor, parameters: Tensor, initial_states: Tensor | None
 ) -> EvaluationPoint:
-    """Return the exponents for inputs [B, I] and parameters [P], and initial states [B, 2**N].
+    """Return the exponents for inputs [B, I] and parameters [P], and the initial states.
 
     Raises:
-        ArgumentError: An exponent is not defined, or is not finite.
+        ArgumentError: An exponent is not defined, or is not finite. Or a density matrix is none.
     """
     symbols = _doubles(inputs), _doubles(parameters)
     states = None
     if initial_states is not None:
         states = np.ascontiguousarray(array(initial_states))
+        if states.ndim == 3:  # the engine checks vectors
+            check_states(states)
     try:
         return EvaluationPoint(symbols, compiled.symbols(*symbols), states)
     except ArgumentError:

@@ -7,7 +7,7 @@ from torch.autograd import forward_ad
 
 from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
-from qfleet.engine.point import check_states_given
+from qfleet.engine.point import check_states_given, check_takes_matrices
 from qfleet.errors import ArgumentError
 from qfleet.torch import eager, ops, state_ops
 
@@ -32,7 +32,9 @@ def expectation(
         inputs: [..., I] real values per example; None for one example without inputs.
         parameters: [P] real values; None if the circuit has none.
         initial_states: [..., 2**N] real or complex, of norm 1, to 1e-4, for a circuit that is
-            compiled with `initial_states=True`. The values are differentiable by them once.
+            compiled with `initial_states=True`. The values are differentiable by them once. With
+            the method "density_matrix" also density matrices [..., 2**N, 2**N]: Hermitian,
+            positive, of trace 1. One without a batch is [1, 2**N, 2**N] if there are no inputs.
 
     Returns:
         [..., K] float32 for a complex64 circuit, float64 for a complex128 one, on the device of
@@ -154,24 +156,25 @@ def _arguments(
 ) -> tuple[Tensor, Tensor, Tensor | None, torch.device]:
     """Return inputs [..., I] and parameters [P] in the circuit's dtype, on the CPU.
 
-    The third result is initial states [B, 2**N], the fourth the device of the results.
+    The third result is initial states [B, 2**N], or density matrices [B, 2**N, 2**N], the fourth
+    the device of the results.
     """
     dtype = _REAL_DTYPES[compiled.real_dtype.itemsize]
     tensors = (one for one in (inputs, initial_states, parameters) if isinstance(one, Tensor))
     first = next(tensors, None)
     device = torch.device("cpu") if first is None else first.device
-    states = _checked_states(compiled, initial_states)
+    states, axes = _checked_states(compiled, initial_states, inputs)
     if inputs is None and states is not None and not compiled.inputs:
-        inputs = states.new_empty(*states.shape[:-1], 0, dtype=dtype)
+        inputs = states.new_empty(*states.shape[:-axes], 0, dtype=dtype)
     inputs = _checked(inputs, len(compiled.inputs), dtype, "inputs")
     parameters = _checked(parameters, len(compiled.parameters), dtype, "parameters")
     if states is not None:
-        if states.shape[:-1] != inputs.shape[:-1]:
+        if states.shape[:-axes] != inputs.shape[:-1]:
             raise ArgumentError(
                 f"initial_states have shape {list(states.shape)}: pass a state per example of"
                 f" inputs {list(inputs.shape)}"
             )
-        states = _rows(states)
+        states = states.reshape(-1, *states.shape[-axes:])
     if not torch.compiler.is_compiling():
         _refuse_transforms(inputs, parameters, *(() if states is None else (states,)))
     if parameters.ndim != 1:
@@ -182,19 +185,31 @@ def _arguments(
     return inputs, parameters, states, device
 
 
-def _checked_states(compiled: CompiledCircuit, states: Tensor | None) -> Tensor | None:
-    """Return initial states [..., 2**N] on the CPU; the engine checks their norms."""
+def _checked_states(
+    compiled: CompiledCircuit, states: Tensor | None, inputs: Tensor | None
+) -> tuple[Tensor | None, int]:
+    """Return initial states on the CPU, and the axes of one: 1 for a vector, 2 for a matrix.
+
+    The engine checks their norms.
+    """
     check_states_given(compiled.takes_states, states)
     if states is None:
-        return None
+        return None, 1
     _require_dense(states, "initial_states")
-    qubits = len(compiled.qubits)
+    qubits, allow_matrices = len(compiled.qubits), compiled.method == "density_matrix"
     if states.ndim == 0 or states.shape[-1] != 1 << qubits:
         raise ArgumentError(
             f"initial_states have shape {list(states.shape)}: the last axis must be {1 << qubits},"
             f" because the circuit has {qubits} qubits"
         )
-    return states.to("cpu", _COMPLEX_DTYPES[compiled.real_dtype.itemsize])
+    is_matrix = states.shape[-2:] == (1 << qubits, 1 << qubits) and (
+        states.ndim == inputs.ndim + 1
+        if isinstance(inputs, Tensor)
+        else allow_matrices and states.ndim > 2
+    )
+    if is_matrix:
+        check_takes_matrices(allow_matrices, states.shape)
+    return states.to("cpu", _COMPLEX_DTYPES[compiled.real_dtype.itemsize]), 1 + is_matrix
 
 
 def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: str) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qfleet.argument_checks import function, optional
+from qfleet.compiler.choose_method import Method
 from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.engine.arguments import checked_observables, required_observables
@@ -39,6 +40,8 @@ class CircuitModule(nn.Module):
             [0, 2 pi) unless given.
         dtype: torch.float32 simulates in complex64, torch.float64 in complex128.
         initial_states: True for a module that takes a state per example after the inputs.
+        method: How the circuit is evolved; see `qfleet.compile`. Mixed initial states, [..., 2**N,
+            2**N], need "density_matrix", which circuits with noise have.
 
     Attributes:
         angles: The trained parameter [P], in the unit of the symbols.
@@ -58,6 +61,7 @@ class CircuitModule(nn.Module):
         initializer: Initializer | None = None,
         dtype: torch.dtype = torch.float32,
         initial_states: bool = False,
+        method: Method = "auto",
     ) -> None:
         super().__init__()
         _require_supported(dtype)
@@ -66,7 +70,9 @@ class CircuitModule(nn.Module):
             *(circuit, inputs, parameters, self.observables),
             dtype=_COMPLEX[dtype],
             initial_states=initial_states,
+            method=method,
         )
+        self.method = method
         self.circuit = circuit.unfreeze()  # a copy, since the caller may append gates
         self.inputs, self.parameter_names = self.compiled.inputs, self.compiled.parameters
         self.initializer = _INITIALIZER(initializer, "initializer")
@@ -149,6 +155,7 @@ class CircuitModule(nn.Module):
                 *(self.circuit, self.inputs, self.parameter_names, self.observables),
                 dtype=name,
                 initial_states=self.compiled.takes_states,
+                method=self.method,
             )
         return self
 
@@ -164,7 +171,8 @@ class Expectation(CircuitModule):
             trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         observables: PauliSums or PauliStrings with real coefficients.
-        options: `parameters`, `initializer`, `dtype` and `initial_states`; see CircuitModule.
+        options: `parameters`, `initializer`, `dtype`, `initial_states` and `method`; see
+            CircuitModule.
 
     Examples:
         >>> import cirq, sympy, torch

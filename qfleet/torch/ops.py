@@ -7,7 +7,8 @@
     qfleet::state_vjp        ... and states, upstream [B, 2**N] -> gradients [B, I], [P]
     qfleet::sample           inputs [B, I], parameters [P], seed [] -> bits [B, shots, N]
 
-All take initial states [B, 2**N] after the parameters, or None, and have gradients by these.
+All take initial states [B, 2**N] after the parameters, or None, and have gradients by these. Those
+of expectation values take density matrices [B, 2**N, 2**N], too.
 Tensors have the circuit's real dtype, or its complex dtype for states. A compiled circuit is passed
 as the number of its program: an operation takes tensors and numbers only. All sizes of results are
 arguments, because compiled graphs are cached on disk, where a number may mean another program.

@@ -14,6 +14,8 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 import qfleet
 import qfleet.jax
 from qfleet.errors import ArgumentError
+from tests.support import random_circuits
+from tests.support.mixed_states import MixedCase, draw_mixed_case
 
 Function = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]  # inputs, parameters, states
 
@@ -256,6 +258,61 @@ def test_complex64_circuit_casts_states() -> None:
         found = qfleet.jax.state(compiled, INPUTS, PARAMETERS, initial_states=STATES)
     assert found.dtype == np.complex64
     np.testing.assert_allclose(found, pair_of("state")[1](INPUTS, PARAMETERS, STATES), atol=1e-5)
+
+
+def mixed_circuit(case: MixedCase) -> qfleet.CompiledCircuit:
+    """Return the compiled circuit of a case."""
+    names = random_circuits.INPUTS, random_circuits.PARAMETERS
+    return qfleet.compile(case.circuit, *names, case.observables, initial_states=True)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_mixed_states_are_the_mean_of_their_vectors(mapped: bool) -> None:
+    case = draw_mixed_case(1 + mapped)
+    compiled = mixed_circuit(case)
+
+    def values(inputs: jax.Array, parameters: jax.Array, states: jax.Array) -> jax.Array:
+        return qfleet.jax.expectation(compiled, inputs, parameters, initial_states=states)
+
+    function = jax.vmap(values, (0, None, 0)) if mapped else values
+    point = case.inputs, case.parameters, case.matrices + 0j
+
+    @jax.jit
+    def values_and_gradients(*point: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        found, pull_back = jax.vjp(function, *point)
+        return found, pull_back(jnp.asarray(case.upstream))
+
+    found, (by_inputs, by_parameters, by_states) = values_and_gradients(*point)
+    check_equal(found, case.values)
+    check_equal((by_inputs, by_parameters, by_states.conj()), case.gradients)
+
+
+def test_wrong_density_matrices_are_refused() -> None:
+    case = draw_mixed_case(1)
+    compiled = mixed_circuit(case)
+
+    def values(states: jax.Array) -> jax.Array:
+        point = case.inputs, case.parameters
+        return qfleet.jax.expectation(compiled, *point, initial_states=states)
+
+    uneven = np.diag([1.5, -0.5, *6 * [0]]) + 0 * case.matrices
+    for wrong, message, compiled_message in (
+        (2 * case.matrices, "has the trace 2: divide", "has the trace 2.0"),
+        (case.matrices + np.eye(8, k=1), "differs from its adjoint by 1", "adjoint by 1.0"),
+        (uneven, "has the eigenvalue -0.5", None),
+        (case.matrices[:2], r"per example of inputs \[3, 3\]", "per example"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            values(wrong)
+        if compiled_message is not None:
+            with pytest.raises((ArgumentError, jax.errors.JaxRuntimeError), match=compiled_message):
+                jax.jit(values)(wrong).block_until_ready()
+    for function, other in (
+        (qfleet.jax.state, compiled_circuit()),
+        (qfleet.jax.expectation, compiled_circuit(OBSERVABLES)),
+    ):
+        with pytest.raises(ArgumentError, match='method="density_matrix"'):
+            function(other, INPUTS[:3], PARAMETERS, initial_states=case.matrices)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from torch import Tensor
 import qfleet
 from qfleet.errors import ArgumentError
 from qfleet.torch import Expectation, Samples, State, expectation, ops, sample, state
+from tests.support import random_circuits
+from tests.support.mixed_states import draw_mixed_case
 
 QUBITS = cirq.LineQubit.range(3)
 X, Y, P, Q = sympy.symbols("x y p q")
@@ -21,6 +23,10 @@ CIRCUIT = cirq.Circuit(
 SUMS = [cirq.Z(QUBITS[0]) * cirq.X(QUBITS[1]) + 0.3, cirq.Y(QUBITS[2])]
 COMPILED = qfleet.compile(CIRCUIT, ["x", "y"], observables=SUMS, initial_states=True)
 STATES = qfleet.compile(CIRCUIT, ["x", "y"], initial_states=True)
+
+EVOLVED = qfleet.compile(
+    CIRCUIT, ["x", "y"], observables=SUMS, initial_states=True, method="density_matrix"
+)
 
 
 def normalized(states: Tensor) -> Tensor:
@@ -114,6 +120,58 @@ def test_states_give_the_batch_without_inputs() -> None:
     states = qfleet.compile(circuit, initial_states=True)
     bits = sample(states, shots=2, initial_states=starts)
     assert bits[:, 0].tolist() == [[1, 0], [1, 1], [0, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("lead", [(3,), (1, 3)])
+def test_mixed_states_are_the_mean_of_their_vectors(lead: tuple[int, ...]) -> None:
+    case = draw_mixed_case(len(lead))
+    names = random_circuits.INPUTS, case.observables
+    module = Expectation(
+        *(case.circuit, *names),
+        parameters=random_circuits.PARAMETERS,
+        initial_states=True,
+        dtype=torch.float64,
+    )
+    with torch.no_grad():
+        module.angles.copy_(torch.tensor(case.parameters))
+    inputs, matrices = (
+        torch.tensor(one).reshape(*lead, *one.shape[1:]).requires_grad_()
+        for one in (case.inputs, case.matrices)
+    )
+    found = module(inputs, matrices)
+    weights = torch.tensor(case.upstream).reshape(found.shape)
+    gradients = torch.autograd.grad((found * weights).sum(), (inputs, module.angles, matrices))
+    wanted = (case.values, *case.gradients)
+    for one, other in zip((found.detach(), *gradients), wanted, strict=True):
+        torch.testing.assert_close(one.reshape(other.shape), torch.tensor(other))
+
+
+MIXED = torch.eye(8, dtype=torch.float64).expand(3, 8, 8) / 8
+
+
+@pytest.mark.parametrize(
+    ("matrices", "message"),
+    [
+        (2 * MIXED, r"initial_states\[0\] has the trace 2: divide"),
+        (MIXED + torch.diag(torch.tensor([0.5, -0.5, *6 * [0]])), "has the eigenvalue -0.375"),
+        (MIXED + torch.ones(8, 8).triu(1), r"\[0\] differs from its adjoint by 1"),
+        (MIXED[:2], r"shape \[2, 8, 8\]: pass a state per example of inputs \[3, 2\]"),
+    ],
+)
+def test_wrong_density_matrix_is_named(matrices: Tensor, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        expectation(EVOLVED, *point(3)[:2], initial_states=matrices)
+
+
+def test_density_matrices_without_their_method_are_refused() -> None:
+    for function, compiled in ((expectation, COMPILED), (state, STATES)):
+        with pytest.raises(ArgumentError, match='method="density_matrix"'):
+            function(compiled, *point(3)[:2], initial_states=MIXED)
+    module = Expectation(
+        CIRCUIT, ["x", "y"], SUMS, initial_states=True, method="density_matrix"
+    ).double()
+    found = module(point(3)[0], MIXED)
+    torch.testing.assert_close(found, torch.tensor([[0.3, 0.0]] * 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(

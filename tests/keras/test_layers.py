@@ -17,7 +17,7 @@ from qfleet.keras import (
     Samples,
     State,
 )
-from tests.support import patches
+from tests.support import patches, random_circuits
 from tests.support.keras3_cases import (
     ANGLES,
     BACKEND,
@@ -31,6 +31,7 @@ from tests.support.keras3_cases import (
     gradients,
     trained,
 )
+from tests.support.mixed_states import draw_mixed_case
 
 FLOAT64 = {"dtype": "float64"}
 
@@ -120,6 +121,27 @@ def test_initial_states_are_differentiable(dtype: str) -> None:
     np.testing.assert_allclose(by_states, wanted, atol=1e-12)
     np.testing.assert_allclose(by_inputs, expected.inputs, atol=1e-12)
     np.testing.assert_allclose(by_angles, expected.parameters, atol=1e-12)
+
+
+def test_mixed_states_are_the_mean_of_their_vectors() -> None:
+    case = draw_mixed_case(1)
+    names = {"parameters": random_circuits.PARAMETERS, "initial_states": True, **FLOAT64}
+    layer = Expectation(case.circuit, random_circuits.INPUTS, case.observables, **names)
+    layer.build([(None, 8, 8), (None, 3)])
+    layer.angles.assign(case.parameters)
+    np.testing.assert_allclose(array(layer([case.matrices, case.inputs])), case.values, atol=1e-12)
+
+    def total(values: Any) -> Any:
+        return keras.ops.sum(values * keras.ops.convert_to_tensor(case.upstream))
+
+    (by_states, by_inputs), (by_angles,) = gradients(layer, total, case.matrices, case.inputs)
+    found = by_inputs, by_angles, by_states.conj() if BACKEND == "jax" else by_states
+    for one, wanted in zip(found, case.gradients, strict=True):
+        np.testing.assert_allclose(one, wanted, atol=1e-12)
+    with pytest.raises(ValueError, match="takes states"):
+        layer.build([(None, 8, 4), (None, 3)])
+    with pytest.raises(ValueError, match='method="density_matrix"'):
+        State(CIRCUIT, INPUTS, initial_states=True)([np.eye(8)[None] / 8, ANGLES[:1]])
 
 
 def test_states_alone_are_enough_without_inputs() -> None:

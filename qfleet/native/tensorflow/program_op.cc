@@ -124,14 +124,21 @@ absl::Status ProgramOp::ReadInitialStates(OpKernelContext* context, qfleet_batch
         "initial_states must be empty: the program has an initial state of its own");
   }
   Buffer states;
-  TF_RETURN_IF_ERROR(
-      ReadMatrix(context, input, "initial_states", batch->size, amplitudes(), &states));
+  const int64_t columns = InitialColumns(context);
+  TF_RETURN_IF_ERROR(ReadMatrix(context, input, "initial_states", batch->size, columns, &states));
   batch->initial_states = states.data;
   batch->initial_state_count = states.count;
   batch->initial_order = order_.data();
   batch->initial_order_count = order_.size();
   batch->check_finite = 1;  // norms, too
   return absl::OkStatus();
+}
+
+int64_t ProgramOp::InitialColumns(OpKernelContext* context) const {
+  const Tensor& states = context->input(context->num_inputs() - 1);
+  // The C interface refuses matrices for a program that does not take them.
+  const int64_t matrix = amplitudes() * amplitudes();
+  return states.dims() == 2 && states.dim_size(1) == matrix ? matrix : amplitudes();
 }
 
 Buffer ProgramOp::Read(OpKernelContext* context, int input) {
@@ -187,7 +194,7 @@ absl::Status ProgramOp::AllocateStateGradients(OpKernelContext* context, int out
   Buffer gradients;
   if (!info_.takes_states || !state_gradients_)
     return Allocate(context, output, {0, 0}, &gradients);
-  TF_RETURN_IF_ERROR(Allocate(context, output, {batch->size, amplitudes()}, &gradients));
+  TF_RETURN_IF_ERROR(Allocate(context, output, {batch->size, InitialColumns(context)}, &gradients));
   batch->initial_gradients = gradients.data;
   batch->initial_gradient_count = gradients.count;
   return absl::OkStatus();

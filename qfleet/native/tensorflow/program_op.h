@@ -48,7 +48,8 @@ struct KeptStates {
 };
 
 // Inputs 0 and 1 are the shared [E] and the per-example [batch, F] exponents. The last one of an op
-// with the attribute S is the initial states [batch, amplitudes], for a program that takes them.
+// with the attribute S is the initial states [batch, amplitudes], for a program that takes them, or
+// density matrices by rows, [batch, amplitudes * amplitudes].
 class ProgramOp : public tf::OpKernel {
  public:
   explicit ProgramOp(OpKernelConstruction* context);
@@ -78,8 +79,8 @@ class ProgramOp : public tf::OpKernel {
   // A shard whose batch is `batch`, with the op's attributes.
   qfleet_shard ShardOf(const qfleet_batch& batch) const;
 
-  // An output for gradients by initial states [batch, amplitudes], which is empty if they are not
-  // wanted. The batch gets its buffer.
+  // An output for gradients of the initial states' shape, which is empty if they are not wanted.
+  // The batch gets its buffer.
   absl::Status AllocateStateGradients(OpKernelContext* context, int output,
                                       qfleet_batch* batch) const;
 
@@ -99,6 +100,8 @@ class ProgramOp : public tf::OpKernel {
 
  private:
   absl::Status ReadInitialStates(OpKernelContext* context, qfleet_batch* batch) const;
+  // Numbers of an initial state: amplitudes, or their square for density matrices by rows.
+  int64_t InitialColumns(OpKernelContext* context) const;
 
   qfleet_program program_ = 0;
   bool has_initial_states_ = false;  // as the last input

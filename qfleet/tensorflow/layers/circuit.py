@@ -47,7 +47,8 @@ class CircuitLayer(keras.layers.Layer):
         sampling: Trajectories and shots of expectation values, or their fields as a mapping.
         initial_states: True for a layer that takes a state per example: it is called with
             [states, angles], or with states if the circuit has no inputs. States [B, 2**N] are real
-            or complex, of norm 1, to 1e-4. Values are differentiable by them.
+            or complex, of norm 1, to 1e-4. Values are differentiable by them. With the method
+            `density_matrix` they may be mixed, [B, 2**N, 2**N]; see `qfleet.compile`.
         keras_args: Keras's arguments: name, trainable, dtype (float32 simulates in complex64,
             float64 in complex128).
 

@@ -12,6 +12,7 @@ import qfleet
 from qfleet.circuits.qcnn import qcnn
 from qfleet.engine import devices
 from qfleet.errors import ArgumentError, CircuitError
+from tests.support.mixed_states import SEEDS, draw_mixed_case
 from tests.support.random_circuits import INPUTS, PARAMETERS, draw_cases
 
 TOLERANCE = {"complex64": 2e-5, "complex128": 1e-10}
@@ -249,6 +250,21 @@ def test_pure_density_matrices_equal_their_vectors() -> None:
     )
     np.testing.assert_allclose(one, values[1], atol=1e-12)
     np.testing.assert_allclose(by_one.initial_states, gradients.initial_states[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mixed_states_are_the_mean_of_their_vectors(seed: int) -> None:
+    case = draw_mixed_case(seed)
+    names = INPUTS, PARAMETERS
+    noisy = qfleet.compile(case.circuit, *names, case.observables, initial_states=True)
+    values, found = noisy.value_and_gradient(
+        *(case.inputs, case.parameters, case.upstream),
+        initial_states=case.matrices,
+        state_gradients=True,
+    )
+    np.testing.assert_allclose(values, case.values, atol=1e-12)
+    for one, wanted in zip((*found, found.initial_states), case.gradients, strict=True):
+        np.testing.assert_allclose(one, wanted, atol=1e-12)
 
 
 def test_matrices_give_the_batch_of_a_circuit_without_inputs() -> None:

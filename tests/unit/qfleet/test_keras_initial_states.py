@@ -18,6 +18,7 @@ from qfleet.tensorflow.layers import (
     Samples,
 )
 from qfleet.tensorflow.runtime import keras, tf
+from tests.support import random_circuits
 from tests.support.layer_cases import (
     ANGLES,
     CIRCUIT,
@@ -30,6 +31,7 @@ from tests.support.layer_cases import (
     P,
     value_and_gradients,
 )
+from tests.support.mixed_states import draw_mixed_case
 
 RANDOM = np.random.default_rng(5)
 BACKENDS = ("qfleet", "tensorflow")
@@ -285,6 +287,56 @@ def test_noisy_layer_of_states_equals_the_library(options: dict[str, int]) -> No
     np.testing.assert_allclose(found, values, atol=1e-12)
     np.testing.assert_allclose(by_angles, gradients.parameters, atol=1e-12)
     np.testing.assert_allclose(by_states, gradients.initial_states, atol=1e-12)
+
+
+def test_layer_of_mixed_states_averages_their_vectors() -> None:
+    case = draw_mixed_case(1)
+    layer = Expectation(
+        *(case.circuit, random_circuits.INPUTS, case.observables),
+        parameters=random_circuits.PARAMETERS,
+        initial_states=True,
+        dtype="float64",
+    )
+    sources = [tf.constant(one) for one in (case.matrices, case.inputs)]
+    layer(sources)
+    layer.angles.assign(case.parameters)
+    for call in (layer.call, tf.function(layer.call)):
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            values = call(sources)
+        found = tape.gradient(values, [sources[1], layer.angles, sources[0]], case.upstream)
+        np.testing.assert_allclose(values, case.values, atol=1e-12)
+        for one, wanted in zip(found, case.gradients, strict=True):
+            np.testing.assert_allclose(one, wanted, atol=1e-12)
+
+
+MIXED = np.broadcast_to(np.eye(8) / 8, (4, 8, 8))
+
+
+@pytest.mark.parametrize("name", ["Expectation", "State"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_density_matrices_need_their_method(name: str, backend: str) -> None:
+    with pytest.raises(ArgumentError, match='method="density_matrix"'):
+        build(name, backend=backend)([MIXED, ANGLES])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message", "in_graph"),
+    [
+        (2 * MIXED, "has the trace 2: divide", "has the trace 2"),
+        (MIXED + np.eye(8, k=1), "differs from its adjoint by 1", "differs from its adjoint by 1"),
+        (np.diag([1.5, -0.5, *6 * [0]]) + 0 * MIXED, "has the eigenvalue -0.5", None),
+        (MIXED[:, :4], r"the circuit takes \[4, 8, 8\]", r"the circuit takes \[4, 8, 8\]"),
+    ],
+)
+def test_wrong_density_matrix_raises(wrong: np.ndarray, message: str, in_graph: str | None) -> None:
+    layer = build(method="density_matrix")
+    given = [tf.constant(wrong), tf.constant(ANGLES)]
+    with pytest.raises(ValueError, match=message):
+        layer(given)
+    if in_graph is not None:
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=in_graph):
+            tf.function(layer)(given)
 
 
 def test_program_of_the_other_kind_raises() -> None:
