@@ -51,7 +51,7 @@ class CircuitSource(NamedTuple):
 class BackendCircuit(abc.ABC):
     """A compiled circuit, as functions of tensors [B, inputs] and [parameters]. Abstract.
 
-    Further tensors are initial states [B, 2**N].
+    Further tensors are initial states [B, 2**N], or density matrices [B, 2**N, 2**N].
     """
 
     @abc.abstractmethod
@@ -163,13 +163,21 @@ class _AdapterCircuit(BackendCircuit):
 
 @final
 class _TorchCircuit(_AdapterCircuit):
-    """A circuit that refuses torch.export: programs are numbers, valid in one process."""
+    """A circuit that gives shapes to Keras, and refuses torch.export.
+
+    Programs are numbers, valid in one process.
+    """
 
     def _call(
         self, function: str, inputs: Tensor, parameters: Tensor, states: Sequence[Tensor]
     ) -> Tensor:
         from torch.compiler import is_exporting
 
+        if inputs.is_meta:  # of `fit`, whose tensors of ones are no states
+            size, dtype = self.compiled.readouts, inputs.dtype
+            if function == "state":
+                size, dtype = 1 << len(self.compiled.qubits), dtype.to_complex()
+            return inputs.new_empty((len(inputs), size), dtype=dtype)
         if is_exporting():
             raise LibraryError(
                 "circuits can't be exported from PyTorch: save the model as a .keras file, and"

@@ -137,6 +137,21 @@ def test_robust_layer_of_legacy_keras_is_refused() -> None:
         Expectation.from_config(config | {"gradient_circuit": config["circuit"]})
 
 
+@pytest.mark.parametrize("shape", [(8,), (8, 8)], ids=["vectors", "matrices"])
+def test_model_of_initial_states_is_fitted(shape: tuple[int, ...]) -> None:
+    # Keras's own call before the first step has tensors of ones, which are no states.
+    method = "auto" if len(shape) == 1 else "density_matrix"
+    states, angles = keras.Input(shape, dtype="complex64"), keras.Input((2,))
+    layer = Expectation(CIRCUIT, INPUTS, SUMS, initial_states=True, method=method, seed=1)
+    model = keras.Model([states, angles], layer([states, angles]))
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    basis = np.eye(8, dtype="complex64")[:4]
+    rows = basis if len(shape) == 1 else np.einsum("bi,bj->bij", basis, basis)
+    data = [rows, np.zeros((4, 2), "float32")]
+    history = model.fit(data, np.zeros((4, 2)), epochs=3, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+
+
 def test_cloned_model_has_the_circuit() -> None:
     model = plain_model()
     clone = keras.models.clone_model(model)
