@@ -13,6 +13,7 @@ from qfleet.argument_checks import shown
 from qfleet.cirq import fallback
 from qfleet.cirq import measurements as terminal
 from qfleet.cirq.dynamic import DynamicCircuit, NoForm
+from qfleet.cirq.mixed_states import is_mixed
 from qfleet.cirq.sweeps import symbol_values
 from qfleet.compiler.circuit import lowering
 from qfleet.compiler.circuit.identity import circuit_identity, identity
@@ -238,6 +239,11 @@ def _initial_state(
                 f"initial_state is {state}: a basis state of {width} qubits is 0 to {2**width - 1}"
             )
         return [cirq.X(q) for at, q in enumerate(qubits) if state >> (width - 1 - at) & 1], None
+    if is_mixed(state, qubits):  # of which Cirq's own check returns None
+        raise CircuitError(
+            "initial_state is a density matrix, and the result would be a state vector: pass it to"
+            " simulate_expectation_values, or use cirq.DensityMatrixSimulator"
+        )
     try:
         vector = cirq.to_valid_state_vector(state, qid_shape=(2,) * width, dtype=np.complex128)
     except (ValueError, TypeError):

@@ -9,8 +9,10 @@ from qfleet.argument_checks import checked, flag
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.cirq.base import SimulatorBase
 from qfleet.cirq.dynamic import NoForm
+from qfleet.cirq.mixed_states import compile_mixed, is_mixed, starts_of
 from qfleet.cirq.qubit_orders import ordered, ordered_qubits
 from qfleet.cirq.sweeps import sweep_points, symbol_arguments, symbol_values
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.engine.arguments import checked_observables
 from qfleet.engine.compiled_circuit import CompiledCircuit
 
@@ -35,7 +37,8 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
             observables: One observable or several, with real coefficients.
             params: Values of the symbols.
             qubit_order: Order of the qubits, for `initial_state`.
-            initial_state: As for `simulate_sweep_iter`.
+            initial_state: As for `simulate_sweep_iter`; or a density matrix [2**N, 2**N], which is
+                evolved as one, exactly, also by channels.
             permit_terminal_measurements: If measurements at the end are ignored, not refused.
 
         Yields:
@@ -48,18 +51,20 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
         if (points := _without_values(observables, params)) is not None:
             yield from ([] for _ in range(points))
             return
-        if self._is_dynamic(program, qubit_order, initial_state):
+        _, read = _sums_and_qubits(observables)
+        mixed = is_mixed(initial_state, ordered(program.all_qubits() | read, qubit_order))
+        if not mixed and self._is_dynamic(program, qubit_order, initial_state):
             for resolver in sweep_points(params):
                 yield self._dynamic_values(
                     *(program, observables, resolver, qubit_order, initial_state),
                     permit_terminal_measurements,
                 )
             return
-        case = self._expectation_case(
+        compiled, values, starts = self._expectation_case(
             program, observables, params, qubit_order, initial_state, permit_terminal_measurements
         )
-        compiled, values = case
-        yield from compiled.expectation(*symbol_arguments(values)).tolist()
+        found = compiled.expectation(*symbol_arguments(values), initial_states=starts)
+        yield from found.tolist()
 
     def _dynamic_values(
         self,
@@ -109,7 +114,8 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
             observables: One observable or several, with real coefficients.
             param_resolver: Values of the symbols.
             qubit_order: Order of the qubits, for `initial_state`.
-            initial_state: As for `simulate_sweep_iter`.
+            initial_state: As for `simulate_sweep_iter`; or a density matrix [2**N, 2**N], which is
+                evolved as one, exactly, also by channels.
             permit_terminal_measurements: If measurements at the end are ignored, not refused.
 
         Returns:
@@ -145,7 +151,8 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
             observables: One observable or several, with real coefficients.
             params: Values of the symbols.
             qubit_order: Order of the qubits, for `initial_state`.
-            initial_state: As for `simulate_sweep_iter`.
+            initial_state: As for `simulate_sweep_iter`; or a density matrix [2**N, 2**N], which is
+                evolved as one, exactly, also by channels.
             permit_terminal_measurements: If measurements at the end are ignored, not refused.
 
         Returns:
@@ -157,19 +164,23 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
         """
         if (points := _without_values(observables, params)) is not None:
             return [[] for _ in range(points)]
-        compiled, values = self._expectation_case(
+        compiled, values, starts = self._expectation_case(
             program, observables, params, qubit_order, initial_state, permit_terminal_measurements
         )
         arguments = symbol_arguments(values)
-        _, residuals = compiled.forward(*arguments, input_gradients=len(values) > 1)
+        several = len(values) > 1
+        _, residuals = compiled.forward(*arguments, input_gradients=several, initial_states=starts)
         jacobian = np.zeros((len(values), compiled.readouts, values.shape[1]))
         for k in range(compiled.readouts):
             upstream = np.zeros((len(values), compiled.readouts), compiled.real_dtype)
             upstream[:, k] = 1
             gradients = compiled.vjp(
-                *arguments, upstream, residuals=residuals, input_gradients=len(values) > 1
+                *(*arguments, upstream),
+                residuals=residuals,
+                input_gradients=several,
+                initial_states=starts,
             )
-            jacobian[:, k] = gradients.inputs if len(values) > 1 else gradients.parameters
+            jacobian[:, k] = gradients.inputs if several else gradients.parameters
         names = compiled.inputs or compiled.parameters
         return [
             [dict(zip(names, map(float, row), strict=True)) for row in point] for point in jacobian
@@ -183,14 +194,26 @@ class ExpectationValues(SimulatorBase, cirq.SimulatesExpectationValues):
         qubit_order: cirq.QubitOrderOrList,
         initial_state: cirq.STATE_VECTOR_LIKE | None,
         permit_terminal_measurements: bool,
-    ) -> tuple[CompiledCircuit, np.ndarray]:
-        """Return the compiled circuit of expectation values, and [B, V] values of its symbols."""
+    ) -> tuple[CompiledCircuit, np.ndarray, np.ndarray | None]:
+        """Return the compiled circuit of expectation values, and [B, V] values of its symbols.
+
+        The third result is mixed initial states [B, 2**N, 2**N], if there are.
+        """
         _check_measurements(program, permit=permit_terminal_measurements)
-        parts = self._circuits.split(program)
         sums, read = _sums_and_qubits(observables)
         qubits = ordered_qubits(program.all_qubits() | read, qubit_order)
-        values = symbol_values(parts.names, sweep_points(params))
-        return self._circuits.compile(parts, len(values), sums, qubits, initial_state), values
+        points = sweep_points(params)
+        if is_mixed(initial_state, qubits):
+            assert isinstance(initial_state, np.ndarray)
+            names = sorted(parameter_names(program))
+            values = symbol_values(names, points)
+            compiled = compile_mixed(
+                *(program, names, len(values), sums, qubits), self._noise, self._dtype
+            )
+            return compiled, values, starts_of(initial_state, qubits, compiled, len(values))
+        parts = self._circuits.split(program)
+        values = symbol_values(parts.names, points)
+        return self._circuits.compile(parts, len(values), sums, qubits, initial_state), values, None
 
 
 def _check_measurements(program: cirq.AbstractCircuit, *, permit: bool) -> None:

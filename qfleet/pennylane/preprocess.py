@@ -47,7 +47,7 @@ def prepare(
         The prepared tapes and the function from their results to those of the tape.
 
     Raises:
-        DeviceError: An operation or a measurement is not supported.
+        DeviceError: An operation or a measurement is not supported; such as a mixed state.
         WireError: The tape has a wire that the device lacks.
         QuantumFunctionError: A state that is not prepared first, or the matrix of several wires, is
             differentiated.
@@ -114,6 +114,7 @@ def _standard(
     tape: QuantumScript, wires: Wires | None
 ) -> tuple[QuantumScriptBatch, PostprocessingFn]:
     """Apply PennyLane's validation and decomposition."""
+    _refuse_mixed_states(tape)
     pipeline = qml.CompilePipeline()
     pipeline.add_transform(validate_device_wires, wires, name=NAME)
     pipeline.add_transform(
@@ -142,6 +143,17 @@ def _standard(
     pipeline.add_transform(validate_device_wires, wires, name=NAME)
     prepared: tuple[QuantumScriptBatch, PostprocessingFn] = pipeline((tape,))
     return prepared
+
+
+def _refuse_mixed_states(tape: QuantumScript) -> None:
+    """Refuse density matrices; PennyLane's own message has all their numbers."""
+    for op in tape.operations:
+        if isinstance(op, qml.QubitDensityMatrix):
+            raise DeviceError(
+                f"QubitDensityMatrix on wires {op.wires.tolist()} is a mixed state, and {NAME}"
+                " evolves state vectors: use default.mixed, or qfleet.compile with"
+                ' method="density_matrix" and initial_states=True'
+            )
 
 
 GATES = {gate.__name__ for gate in structure.NATIVE_GATES}

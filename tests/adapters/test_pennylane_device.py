@@ -278,6 +278,16 @@ def test_observable_that_is_not_hermitian_is_refused(observable: qml.operation.O
         circuit()
 
 
+def test_mixed_state_raises_device_error() -> None:
+    @qml.qnode(QfleetDevice())
+    def circuit() -> Any:
+        qml.QubitDensityMatrix(np.eye(2) / 2, wires=[0])
+        return qml.expval(qml.Z(0))
+
+    with pytest.raises(DeviceError, match=r"QubitDensityMatrix on wires \[0\] is a mixed state"):
+        circuit()
+
+
 def test_postselection_raises_device_error() -> None:
     @qml.qnode(QfleetDevice(wires=2))
     def circuit() -> Any:

@@ -9,6 +9,7 @@ import pytest
 import sympy
 
 import qfleet
+import qfleet.cirq
 from qfleet.circuits.qcnn import qcnn
 from qfleet.engine import devices
 from qfleet.errors import ArgumentError, CircuitError
@@ -265,6 +266,48 @@ def test_mixed_states_are_the_mean_of_their_vectors(seed: int) -> None:
     np.testing.assert_allclose(values, case.values, atol=1e-12)
     for one, wanted in zip((*found, found.initial_states), case.gradients, strict=True):
         np.testing.assert_allclose(one, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [None, cirq.depolarize(0.1)])
+def test_sweeps_of_cirq_start_at_density_matrices(noise: cirq.Gate | None) -> None:
+    order = [QUBITS[2], QUBITS[0], cirq.q("extra"), QUBITS[1]]
+    circuit = DAMPED + cirq.measure(QUBITS[0])
+    matrix = random_matrices(1, 4)[0]
+    sweep = [{"x": x, "p": 0.3, "q": x**2} for x in (0.4, -1.1)]
+    options = {
+        "qubit_order": order,
+        "initial_state": matrix,
+        "permit_terminal_measurements": True,
+    }
+    ours = qfleet.cirq.Simulator(dtype=np.complex128, noise=noise)
+    theirs = cirq.DensityMatrixSimulator(dtype=np.complex128, noise=noise)
+    arguments = circuit, list(OBSERVABLES)
+    found = ours.simulate_expectation_values_sweep(*arguments, sweep, **options)
+    wanted = [  # without the measurement, which is ignored
+        theirs.simulate_expectation_values(DAMPED, arguments[1], point, order, matrix)
+        for point in sweep
+    ]
+    np.testing.assert_allclose(found, np.real(wanted), atol=1e-7)
+    slopes = ours.simulate_expectation_gradients(*arguments, sweep[0], **options)
+    for name in "xpq":
+        ahead, back = (
+            ours.simulate_expectation_values(
+                *arguments, sweep[0] | {name: sweep[0][name] + step}, **options
+            )
+            for step in (1e-5, -1e-5)
+        )
+        difference = (np.array(ahead) - back) / 2e-5
+        np.testing.assert_allclose([one[name] for one in slopes], difference, atol=1e-8)
+
+
+def test_wrong_density_matrix_is_refused_in_cirq() -> None:
+    simulator, circuit = qfleet.cirq.Simulator(), cirq.Circuit(cirq.H(QUBITS[0]))
+    with pytest.raises(CircuitError, match=r"^initial_state has the trace 2: divide"):
+        simulator.simulate_expectation_values(circuit, cirq.Z(QUBITS[0]), initial_state=np.eye(2))
+    with pytest.raises(
+        CircuitError, match=r"initial_state is a density matrix.*expectation_values"
+    ):
+        simulator.simulate(circuit, initial_state=np.eye(2) / 2)
 
 
 def test_matrices_give_the_batch_of_a_circuit_without_inputs() -> None:
