@@ -1,7 +1,8 @@
 """The fidelity kernel: overlaps of the states of two rows."""
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import cirq
 import numpy as np
@@ -24,6 +25,9 @@ MAX_NOISY_QUBITS = 6
 
 _AMPLITUDES = 8192
 """Amplitudes of a product whose left factor is conjugated at a time: 32 MiB of 256 rows."""
+
+
+_SHOTS, _SEED = optional(integer(1, MAX_SHOTS)), integer(0, 2**64 - 1)
 
 
 class FidelityKernel(QuantumKernel):
@@ -62,11 +66,7 @@ class FidelityKernel(QuantumKernel):
         [[1.0, 0.008, 0.034], [0.008, 1.0, 0.093], [0.034, 0.093, 1.0]]
     """
 
-    @checked(
-        circuit=CIRCUIT,
-        shots=optional(integer(1, MAX_SHOTS)),
-        seed=integer(0, 2**64 - 1),
-    )
+    @checked(circuit=CIRCUIT, shots=_SHOTS, seed=_SEED)
     def __init__(
         self,
         circuit: cirq.AbstractCircuit,
@@ -93,6 +93,9 @@ class FidelityKernel(QuantumKernel):
         )
         super().__init__(compiled, parameter_values, memory_limit)
         self.shots, self.seed = shots, seed
+
+    def _changeable(self) -> Mapping[str, Callable[[Any, str], Any]]:
+        return {**super()._changeable(), "shots": _SHOTS, "seed": _SEED}
 
     @property
     def _is_noisy(self) -> bool:

@@ -1,6 +1,7 @@
 """The projected kernel: distances of the one-qubit density matrices of two rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import cirq
 import numpy as np
@@ -89,6 +90,9 @@ class ProjectedKernel(QuantumKernel):
         )
         super().__init__(compiled, parameter_values, memory_limit)
         self.gamma = gamma
+
+    def _changeable(self) -> Mapping[str, Callable[[Any, str], Any]]:
+        return {**super()._changeable(), "gamma": _gamma}
 
     @property
     def _feature_bytes(self) -> int:

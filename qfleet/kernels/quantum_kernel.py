@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,9 @@ _MEMORY_LIMIT = optional(integer(1))
 
 
 class QuantumKernel(ABC):
-    """A kernel of the states of a circuit. Abstract; immutable, and can be pickled.
+    """A kernel of the states of a circuit. Abstract; it can be pickled.
+
+    Only `set_params` changes a kernel.
 
     A row of I inputs has features, such as the amplitudes of its state. An entry of the matrix is a
     function of the features of two rows.
@@ -87,6 +89,38 @@ class QuantumKernel(ABC):
         kernel.parameter_values = self._checked_parameters(parameter_values, "parameter_values")
         return kernel
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments that need no other circuit, by name; scikit-learn's convention.
+
+        Args:
+            deep: Of no effect.
+        """
+        return {name: getattr(self, name) for name in self._changeable()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of this kernel, such as in a search over `svc__kernel__gamma`.
+
+        Args:
+            params: New values by name, as of `get_params`.
+
+        Raises:
+            ArgumentError: There is no such argument, or a value is not allowed.
+        """
+        checks = self._changeable()
+        for name in params:
+            if name not in checks:
+                raise ArgumentError(
+                    f"{name} is not an argument that can be changed: use {', '.join(checks)}, or"
+                    " make another kernel"
+                )
+        values = {name: checks[name](value, name) for name, value in params.items()}
+        for name, value in values.items():
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return copy.copy(self)  # without compiling again
+
     def matrix_and_pullback(
         self, X: ArrayLike, parameter_values: ArrayLike | None = None
     ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
@@ -124,10 +158,14 @@ class QuantumKernel(ABC):
         return matrix, pullback
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self  # immutable: a clone of scikit-learn does not compile again
+        return copy.copy(self)  # programs are immutable
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.compiled!r}>"
+
+    def _changeable(self) -> Mapping[str, Callable[[Any, str], Any]]:
+        """Return the checks of the arguments that need no other circuit, by name."""
+        return {"parameter_values": self._checked_parameters, "memory_limit": _MEMORY_LIMIT}
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
@@ -57,6 +57,33 @@ def test_kernel_with_shots_is_equal_for_pairs() -> None:
     np.testing.assert_allclose(called, found, atol=1e-9)
 
 
+@pytest.mark.parametrize("make", [QuantumKernelClassifier, SVC])
+def test_search_varies_an_argument_of_the_kernel(make: Any) -> None:
+    kernel = ProjectedKernel(MODEL.circuit, MODEL.inputs, gamma=1)
+    search = GridSearchCV(make(kernel=kernel), {"kernel__gamma": [1e-4, 2]}, cv=3)
+    search.fit(ROWS, LABELS)
+    wanted = []
+    for gamma in (1e-4, 2):
+        other = ProjectedKernel(MODEL.circuit, MODEL.inputs, gamma=gamma)
+        wanted.append(cross_val_score(make(kernel=other), ROWS, LABELS, cv=3).mean())
+    assert list(search.cv_results_["mean_test_score"]) == pytest.approx(wanted)
+    assert wanted[0] != wanted[1]
+    assert kernel.gamma == 1  # clones vary, which share the program
+    assert search.best_estimator_.kernel.gamma == search.best_params_["kernel__gamma"]
+    assert search.best_estimator_.kernel.compiled is kernel.compiled
+
+
+def test_wrong_argument_of_a_kernel_is_refused() -> None:
+    kernel = clone(KERNEL)
+    for change, message in (
+        ({"gamma": 1}, "gamma is not an argument that can be changed: use parameter_values"),
+        ({"seed": 3, "shots": 0}, "shots is 0"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            kernel.set_params(**change)
+    assert kernel.get_params() == KERNEL.get_params()
+
+
 def test_pipeline_search_chooses_kernel_and_strength() -> None:
     kernels = [ProjectedKernel(MODEL.circuit, MODEL.inputs, gamma=gamma) for gamma in (0.1, 1.0)]
     pipeline = make_pipeline(MinMaxScaler((0, np.pi / 2)), QuantumKernelClassifier())
@@ -76,8 +103,8 @@ def test_fitted_estimator_pickled_predicts_equal_labels() -> None:
     fitted = QuantumKernelClassifier(KERNEL).fit(ROWS, LABELS)
     again = pickle.loads(pickle.dumps(fitted))
     assert (again.decision_function(NEW) == fitted.decision_function(NEW)).all()
-    assert clone(fitted).kernel is KERNEL
-    assert clone(SVC(kernel=KERNEL)).kernel is KERNEL
+    for one in (fitted, SVC(kernel=KERNEL)):
+        assert clone(one).kernel.compiled is KERNEL.compiled
 
 
 def test_kernel_that_is_no_function_is_refused() -> None:
