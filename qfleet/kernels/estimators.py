@@ -10,6 +10,7 @@ from qfleet.argument_checks import shown
 from qfleet.circuits.feature_maps import zz_feature_map
 from qfleet.errors import ArgumentError, LibraryError
 from qfleet.kernels.fidelity import FidelityKernel
+from qfleet.kernels.psd import nearest_psd
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -93,7 +94,9 @@ class QuantumKernelRegressor(RegressorMixin, BaseEstimator):
     """Kernel ridge regression with a quantum kernel.
 
     It computes the same as `KernelRidge(kernel="precomputed")`, which has no constant term: center
-    the targets, for example by `TransformedTargetRegressor`.
+    the targets, for example by `TransformedTargetRegressor`. A fidelity kernel with shots may have
+    negative eigenvalues, with which a ridge regression diverges: `nearest_psd` of the matrix of the
+    training rows is fitted then.
 
     Args:
         kernel: As for `QuantumKernelClassifier`.
@@ -121,8 +124,10 @@ class QuantumKernelRegressor(RegressorMixin, BaseEstimator):
             self, X, y, dtype=np.float64, y_numeric=True, multi_output=True
         )
         self.kernel_ = _kernel(self.kernel, rows.shape[1])
-        self.ridge_ = KernelRidge(alpha=self.alpha, kernel="precomputed")
-        self.ridge_.fit(self.kernel_(rows, rows), targets)
+        matrix = self.kernel_(rows, rows)
+        if isinstance(self.kernel_, FidelityKernel) and self.kernel_.shots is not None:
+            matrix = nearest_psd(matrix)
+        self.ridge_ = KernelRidge(alpha=self.alpha, kernel="precomputed").fit(matrix, targets)
         self.X_fit_ = rows
         return self
 

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from qfleet.circuits import zz_feature_map
 from qfleet.errors import ArgumentError
-from qfleet.kernels import FidelityKernel, ProjectedKernel
+from qfleet.kernels import FidelityKernel, ProjectedKernel, nearest_psd
 from qfleet.kernels.estimators import QuantumKernelClassifier, QuantumKernelRegressor
 
 MODEL = zz_feature_map(2, layers=1)
@@ -53,8 +53,23 @@ def test_regressor_is_a_kernel_ridge_with_this_kernel() -> None:
 def test_kernel_with_shots_is_equal_for_pairs() -> None:
     kernel = FidelityKernel(MODEL.circuit, MODEL.inputs, shots=100)
     called = KernelRidge(kernel=kernel, alpha=1).fit(ROWS[:20], TARGETS[:20]).predict(NEW)
-    found = QuantumKernelRegressor(kernel, alpha=1).fit(ROWS[:20], TARGETS[:20]).predict(NEW)
-    np.testing.assert_allclose(called, found, atol=1e-9)
+    precomputed = KernelRidge(kernel="precomputed", alpha=1)
+    precomputed.fit(kernel(ROWS[:20]), TARGETS[:20])
+    np.testing.assert_allclose(called, precomputed.predict(kernel(NEW, ROWS[:20])), atol=1e-9)
+
+
+def test_regressor_of_shots_does_not_diverge() -> None:
+    kernel = FidelityKernel(MODEL.circuit, MODEL.inputs, shots=50, seed=1)
+    matrix = kernel(ROWS)
+    alpha = -float(np.linalg.eigvalsh(matrix)[0]) - 1e-3  # a ridge of the matrix has a pole here
+    assert alpha > 0
+    found = QuantumKernelRegressor(kernel, alpha=alpha).fit(ROWS, TARGETS).predict(NEW)
+    plain = KernelRidge(kernel="precomputed", alpha=alpha)
+    with pytest.warns(UserWarning, match="Singular matrix"):
+        plain.fit(matrix, TARGETS)
+    assert np.abs(found).max() < 2 * np.abs(TARGETS).max()
+    clipped = plain.fit(nearest_psd(matrix), TARGETS).predict(kernel(NEW, ROWS))
+    np.testing.assert_allclose(found, clipped)
 
 
 @pytest.mark.parametrize("make", [QuantumKernelClassifier, SVC])
