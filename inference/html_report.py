@@ -131,15 +131,22 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
     pruned = result.get("pruned")
     encoding = source.described["encoding"]
     has_examples = inputs.target.task in ("classification", "regression")
+    is_kernel = settings.get("model") == "kernel"
     has_head = has_examples and settings.get("model") in DENSE_MODELS
     model = [
         ("model", short_model(str(settings.get("model")))),
         ("qubits", settings.get("qubits")),
         ("circuits", len(results.circuits)),
-        ("readouts", sum(len(layer.observables) for layer in results.circuits)),
+        (
+            "readouts",
+            None if is_kernel else sum(len(layer.observables) for layer in results.circuits),
+        ),
         ("bandwidth", source.described.get("bandwidth")),
         ("activation", settings.get("activation") if has_head else None),
-        ("trained parameters", f"{results.weight_count:,}"),
+        (
+            "coefficients" if is_kernel else "trained parameters",
+            f"{results.weight_count:,}",
+        ),
         ("pruned angles", f"{pruned['dropped']:,} of {pruned['angles']:,}" if pruned else None),
         ("simulator", settings.get("simulator")),
         (

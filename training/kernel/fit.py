@@ -49,7 +49,8 @@ class Tuning(NamedTuple):
     strengths: tuple[float, ...]
 
     def __str__(self) -> str:
-        values = ", ".join(f"{one:g}" for one in dict.fromkeys(self.strengths))
+        low, high = min(self.strengths), max(self.strengths)
+        values = f"{low:g}" if low == high else f"{low:g} to {high:g} by class"
         return f"bandwidth={self.bandwidth:g}, {self.name}={values}"
 
 

@@ -121,8 +121,8 @@ class KernelTrainer(PartsTrainer):
             numbers = np.concatenate([fitted.coefficients.ravel(), fitted.constant])
             self._summary = (
                 f"Kernel matrix: worker 0 computed {plural(self._computed, 'tile')}, with the"
-                f" tuning in {seconds:.1f} s; {tuning},"
-                f" {len(fitted.support):,} of {len(train.labels):,} rows are compared with"
+                f" tuning in {seconds:.1f} s; {tuning}; predictions compare with"
+                f" {len(fitted.support):,} of {len(train.labels):,} training rows"
             )
         watchdog.enter("the result of the fit", limit)
         shared = build_sum(self._strategy)(tf.constant(numbers)).numpy()
