@@ -50,16 +50,11 @@ def _renamed(thing: Any, names: dict[str, str]) -> Any:
 
 
 def _run_seeds(job: Object, args: Sequence[str]) -> None:
-    """Let the pods of a Job search seeds, with as many threads as they have CPUs.
-
-    They have no heartbeats, since a generation may take any time.
-    """
+    """Let the pods of a Job search seeds, with as many threads as they have CPUs."""
     (pod,) = pod_specs(job)
     container = pod["containers"][0]
     plain = [one.replace("$(", "$$(") for one in args]  # the kubelet would expand it
     container["command"] = ["python", "-m", MODULE, *plain]
-    for probe in ("startupProbe", "livenessProbe"):
-        del container[probe]
     for variable in container["env"]:
         if variable["name"] == _THREADS:
             variable["name"] = _ENGINE_THREADS

@@ -27,7 +27,7 @@ from qfleet.search.data_trainer import DataTrainer
 from qfleet.search.evolution import Evolution
 from qfleet.search.gate_gradients import Screen
 from qfleet.search.growth import Adapt, Growth
-from qfleet.search.history import append, identity_of, resumed
+from qfleet.search.history import History, identity_of
 from qfleet.search.methods import Random, SearchMethod, Task
 from qfleet.search.optimizers import adam, lbfgs
 from qfleet.search.priced import priced, require_device
@@ -159,15 +159,15 @@ def search(
     deadline = math.inf if seconds is None else start + seconds
     task = Task(space, screen, seed, tuple(objectives), screening, deadline)
     identity = identity_of(observable, space, chosen, seed, training, exact)
-    history = resumed(file, identity)
-    for generation in sorted({one.generation for one in history}):
-        results = [one for one in history if one.generation == generation]
-        crew.trainer.skip([one.candidate for one in results])
-        chosen.tell(results)
-    spent = sum(one.evaluations for one in history)
-    if progress is not None and history:
-        progress(history)
-    with crew:
+    with History(file, identity) as log, crew:
+        history = log.found
+        for generation in sorted({one.generation for one in history}):
+            results = [one for one in history if one.generation == generation]
+            crew.trainer.skip([one.candidate for one in results])
+            chosen.tell(results)
+        spent = sum(one.evaluations for one in history)
+        if progress is not None and history:
+            progress(history)
         while not (target is not None and any(map(target, history))):
             if evaluations is not None and spent >= evaluations:
                 break
@@ -183,7 +183,7 @@ def search(
                 priced(space, one, got, exact, calibration, generation, len(candidates))
                 for one, got in zip(candidates, trained, strict=True)
             ]
-            append(file, identity, found, first=not history)
+            log.append(found)
             chosen.tell(found)
             history += found
             spent += sum(one.evaluations for one in found)

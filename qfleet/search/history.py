@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO, Self
 
 import cirq
 
@@ -57,63 +59,101 @@ def identity_of(
     return json.dumps({"search": digest, "method": method.name, "seed": seed})
 
 
-def resumed(file: str | Path | None, identity: str) -> list[Result]:
-    """Return the results of a file, and drop a generation that is not complete.
+class History:
+    """The results of a file, and the file to append to. A context.
+
+    A file that exists is replaced by a copy of its complete generations. A process that wrote it
+    before, and was stopped meanwhile, appends to the old one only, and finds that it was replaced.
 
     Args:
         file: Its path; None for none.
         identity: Its first line.
 
-    Raises:
-        ArgumentError: The file can't be read, or is of another search.
-    """
-    if file is None or not Path(file).exists():
-        return []
-    try:
-        lines = Path(file).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"file {str(file)!r:.80} can't be read: {error!s:.80}") from None
-    if len(lines) == 1 and identity.startswith(lines[0]):
-        return []  # the process was killed while it made the file
-    if lines[0] != identity:
-        raise ArgumentError(
-            f"file {str(file)!r:.80} has the history of another search: pass another file, or the"
-            " same problem, space, method, options and seed"
-        )
-    results = []
-    for line in lines[1:]:
-        if line:
-            try:
-                results.append(Result.from_json(line))
-            except LibraryError:
-                if line is not lines[-1]:  # the last line may be cut off
-                    raise
-    kept = complete(results)
-    if len(kept) < len(results) or lines[-1]:
-        text = "".join(f"{one.to_json()}\n" for one in kept)
-        Path(file).write_text(f"{identity}\n{text}", encoding="utf-8")
-    return kept
-
-
-def append(
-    file: str | Path | None, identity: str, results: Sequence[Result], *, first: bool
-) -> None:
-    """Write the results of a generation.
-
-    Args:
-        file: The path of the file; None for none.
-        identity: Its first line.
-        results: The results.
-        first: If they are the first, so that the file is a new one.
+    Attributes:
+        found: The results of the file.
 
     Raises:
-        ArgumentError: The file can't be written.
+        ArgumentError: The file can't be read or written, or is of another search.
     """
-    if file is None:
-        return
-    text = "".join(f"{one.to_json()}\n" for one in results)
-    try:
-        with open(file, "w" if first else "a", encoding="utf-8") as opened:
-            opened.write(f"{identity}\n{text}" if first else text)
-    except OSError as error:
-        raise ArgumentError(f"file {str(file)!r:.80} can't be written: {error.strerror}") from None
+
+    def __init__(self, file: str | Path | None, identity: str) -> None:
+        self._path = None if file is None else Path(os.path.realpath(file))
+        self._shown = f"file {str(file)!r:.80}"
+        self._identity = identity
+        self._opened: IO[str] | None = None
+        self.found: list[Result] = []
+        if self._path is not None and self._path.exists():
+            self.found = self._read(self._path)
+            self._replace(self._path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def append(self, results: Sequence[Result]) -> None:
+        """Write the results of a generation.
+
+        Raises:
+            ArgumentError: The file can't be written, or another search writes it.
+        """
+        if self._path is None:
+            return
+        try:
+            if self._opened is None:
+                self._opened = self._path.open("x", encoding="utf-8")
+                self._opened.write(f"{self._identity}\n")
+            self._opened.write(_lines(results))
+            self._opened.flush()
+            is_own = os.path.samestat(os.fstat(self._opened.fileno()), self._path.stat())
+        except FileExistsError:
+            is_own = False
+        except OSError as error:
+            raise self._unwritable(error) from None
+        if not is_own:
+            raise ArgumentError(
+                f"{self._shown} is written by another search, which has taken it over: wait for it,"
+                " or pass another file"
+            )
+
+    def _read(self, path: Path) -> list[Result]:
+        """Return the results of a file without a generation that is not complete."""
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ArgumentError(f"{self._shown} can't be read: {error!s:.80}") from None
+        if len(lines) == 1 and self._identity.startswith(lines[0]):
+            return []  # the process was killed while it made the file
+        if lines[0] != self._identity:
+            raise ArgumentError(
+                f"{self._shown} has the history of another search: pass another file, or the same"
+                " problem, space, method, options and seed"
+            )
+        results = []
+        for line in lines[1:]:
+            if line:
+                try:
+                    results.append(Result.from_json(line))
+                except LibraryError:
+                    if line is not lines[-1]:  # the last line may be cut off
+                        raise
+        return complete(results)
+
+    def _replace(self, path: Path) -> None:
+        copy = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            self._opened = copy.open("w", encoding="utf-8")
+            self._opened.write(f"{self._identity}\n{_lines(self.found)}")
+            self._opened.flush()
+            copy.replace(path)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> ArgumentError:
+        return ArgumentError(f"{self._shown} can't be written: {error.strerror}")
+
+
+def _lines(results: Sequence[Result]) -> str:
+    return "".join(f"{one.to_json()}\n" for one in results)

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from common import storage
 from common.errors import EXIT_OK, exit_on_signals, run_main
+from common.native_watchdog import start_heartbeat
 from common.processes import exit_with_parent
+from common.settings.launcher_variables import heartbeat_file
 from studies.search.definition import SearchDefinition
 from studies.search.display import SearchDisplay
 from studies.search.folder import SearchFolder
@@ -30,6 +32,7 @@ def main() -> int:
     if seed != OF_POD:
         exit_with_parent()
     exit_on_signals()
+    start_heartbeat(heartbeat_file())
     definition = SearchDefinition.from_args(args)
     if seed == OF_POD:
         number = definition.seeds[int(os.environ[POD_NUMBER])]

@@ -1,24 +1,18 @@
 """All seeds of a search: one after another, or several in processes of their own."""
 
-import sys
 from collections.abc import Sequence
 
-from common import events
 from common.errors import RunError, SettingsError
 from common.lease import Lease
-from common.processes import ManagedProcess, ProcessGroup
+from common.processes import ManagedProcess
 from qfleet.search import Space
 from studies.search.definition import SearchDefinition
 from studies.search.display import SearchDisplay
 from studies.search.folder import SearchFolder
 from studies.search.kubernetes_seeds import KubernetesSeeds
+from studies.search.seed_processes import SeedProcesses
 from studies.search.slurm_seeds import SlurmSeeds
 from studies.search.stages import SeedSearch
-
-SEED_COMMAND = (sys.executable, "-m", "studies.search.seed_process")
-"""Program that searches one seed; the seed and the arguments of the search are appended."""
-
-_CHECK_SECONDS = 1.0
 
 
 def search_seeds(
@@ -43,7 +37,7 @@ def search_seeds(
         lease: The lease of the folder, which this process holds.
 
     Raises:
-        RunError: Another process has taken the folder over, or a process was killed.
+        RunError: Another process has taken the folder over, or a process is killed each time.
         SettingsError: A seed can't be searched.
         ClusterError: There is no Slurm or no client of Kubernetes, or Slurm refuses the tasks.
         ArgumentError: As `qfleet.search.search`.
@@ -73,22 +67,14 @@ def search_seeds(
 def _write_histories(args: Sequence[str], definition: SearchDefinition, lease: Lease) -> None:
     """Search all seeds, WORKERS at a time, each in a process."""
     waiting = list(definition.seeds)
-    with ProcessGroup() as group:
-        while waiting or group.processes:
-            while waiting and len(group.processes) < definition.workers:
-                seed = waiting.pop(0)
-                command = [*SEED_COMMAND, str(seed), *args]
-                group.start(command, name=f"seed {seed}", stdout="discard", stderr="capture")
-            found = group.next_event(_CHECK_SECONDS)
+    with SeedProcesses(args) as processes:
+        while waiting or processes.running:
+            while waiting and processes.running < definition.workers:
+                processes.start(waiting.pop(0))
+            ended = processes.next_end()
             lease.check()
-            if found is None:
-                continue
-            process, event = found
-            if event.kind == "log":
-                events.forward(event)
-            elif event.kind == "exit":
-                group.processes.remove(process)
-                _require_success(process)
+            if ended is not None:
+                _require_success(ended)
 
 
 def _require_success(process: ManagedProcess) -> None:

@@ -22,7 +22,7 @@ from launch.slurm.watcher import POLL_SECONDS, UNREACHABLE_SECONDS
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
 
-MODULE = "studies.search.seed_process"
+MODULE = "studies.search.seed_task"
 _REPLACED = ("SEED", "SEEDS", "STORAGE")
 
 

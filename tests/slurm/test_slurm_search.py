@@ -28,7 +28,7 @@ def test_killed_search_follows_its_seeds(cluster: SlurmCluster, tmp_path: Path) 
         time.sleep(0.05)
     search.process.kill()
     search.process.wait()
-    (task,) = _processes(7, tmp_path)
+    (task,) = _processes("seed_task", 7, tmp_path)
     os.kill(task, signal.SIGKILL)
     output = cluster.search(f"STORAGE={tmp_path}/far", *SEARCH, "CPU=1").wait(0)
     assert "Submitted" not in output
@@ -51,15 +51,15 @@ def test_refused_seed_is_one_sentence(cluster: SlurmCluster, tmp_path: Path) -> 
     assert "PARTITION=nowhere" in line
 
 
-def _processes(seed: int, storage: Path) -> list[int]:
-    """Return the process IDs of a seed's search."""
+def _processes(module: str, seed: int, storage: Path) -> list[int]:
+    """Return the process IDs of a seed's search or of its parent."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             words = (path / "cmdline").read_text().split("\0")
         except OSError:
             continue
-        is_search = words[1:4] == ["-m", "studies.search.seed_process", str(seed)]
+        is_search = words[1:4] == ["-m", f"studies.search.{module}", str(seed)]
         if is_search and any(str(storage) in word for word in words):
             found.append(int(path.name))
     return found

@@ -91,7 +91,10 @@ def test_manifest_has_a_pod_for_each_seed() -> None:
         {"configMapRef": {"name": found["ConfigMap"]["metadata"]["name"]}}
     ]
     assert not [one for one in texts([*found.values()]) if "inference" in one]
-    assert not {"livenessProbe", "startupProbe"} & container.keys()
+    for probe in ("livenessProbe", "startupProbe"):  # a pod that hangs is restarted
+        assert env["QFLEET_HEARTBEAT_FILE"]["value"] in " ".join(
+            container[probe]["exec"]["command"]
+        )
 
 
 def test_pods_get_the_settings_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +123,13 @@ def test_pod_writes_the_history_of_its_seed_to_a_bucket(
     folder = storage.path(gs) / "searches" / "s"
     monkeypatch.setenv("QFLEET_STORAGE", gs)
     storage.write_atomic(folder / "search.json", "{}")
+    heartbeat = tmp_path / "heartbeat"
+    monkeypatch.setenv("QFLEET_HEARTBEAT_FILE", str(heartbeat))
+    monkeypatch.setattr("common.native_watchdog.NativeWatchdog", lambda *_: None)  # one at most
     for number in ("0", "1"):
         monkeypatch.setenv("JOB_COMPLETION_INDEX", number)
         run(seed_process.main, *task()[0]["args"])
+    assert heartbeat.exists()
     names = ("seed-3.jsonl", "seed-5.jsonl")
     here = [Path("local/searches/s", name).read_bytes() for name in names]
     assert [storage.read_bytes(folder / name) for name in names] == here

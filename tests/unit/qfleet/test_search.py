@@ -17,6 +17,7 @@ from qfleet.errors import ArgumentError, CircuitError, LibraryError, NoiseError
 from qfleet.problems import Hamiltonian, named
 from qfleet.search import (
     Adapt,
+    Candidate,
     Evolution,
     External,
     GatePruning,
@@ -33,6 +34,7 @@ from qfleet.search import (
     super_circuit_of,
 )
 from qfleet.search.external import proposal
+from qfleet.search.methods import Task, next_generation
 from qfleet.search.qasm import from_qasm
 from tests.support.devices import made_up_device
 
@@ -230,6 +232,32 @@ def test_search_resumes_with_the_same_history(name: str, tmp_path: Path) -> None
     assert resumed.history == whole.history
     assert run(file, 1500).history == whole.history
     assert len(file.read_text().splitlines()) == len(whole.history) + 1
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+def test_search_that_was_taken_over_ends_and_changes_nothing(
+    generation: int, tmp_path: Path
+) -> None:
+    """A process that was stopped continues, and another one has searched meanwhile."""
+
+    class Stopped(Random):
+        def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
+            if next_generation(history) == generation:
+                texts.append(run(Random(8, 6)))
+            return super().ask(task, history)
+
+    file, texts = tmp_path / "history.jsonl", []
+    Stopped.__name__ = Random.__name__  # of the same search
+
+    def run(method: Random) -> str:
+        search(ising(), blocks(4), method, evaluations=40, seed=5, steps=4, file=file)
+        return file.read_text()
+
+    with pytest.raises(ArgumentError, match="another search"):
+        run(Stopped(8, 6))
+    assert texts == [file.read_text()]
+    file.unlink()
+    assert texts == [run(Random(8, 6))]
 
 
 def test_pruning_resumes_with_the_same_programs(tmp_path: Path) -> None:
