@@ -6,6 +6,7 @@ import sys
 from rich.console import Console
 
 from common.commands import command
+from common.data import check
 from common.errors import exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.forward_checks import require_trainable
@@ -22,6 +23,7 @@ def main() -> None:
     settings, options = Settings.with_options(sys.argv[1:], "plan", PlanOptions)
     require_measurable(settings.job.target)
     require_trainable(settings.model, settings.data)
+    check(settings)
     quick = options.quick
     scaled = scaling.selected_cases(settings, quick=quick) if options.scaling else None
     exit_on_signals()

@@ -38,12 +38,6 @@ def check_pruner(
         SettingsError: They do not fit each other or the study.
     """
     if options.early_stopping == "none":
-        for name in ("reduction_factor", "min_epochs"):
-            if name in options.model_fields_set:
-                raise SettingsError(
-                    f"{name.upper()}={getattr(options, name)} has no effect with"
-                    f" EARLY_STOPPING=none: set EARLY_STOPPING=halving, or omit {name.upper()}"
-                )
         return
     if combinations < 2:
         raise SettingsError(

@@ -8,6 +8,7 @@ from common import storage
 from common.processes import cpu_count
 from common.settings import Settings
 from common.storage import StoragePath
+from launch.slurm import client
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder
 from studies.kubernetes_trials import KubernetesTrials, open_cluster_storage
@@ -24,12 +25,14 @@ def open_root(settings: Settings) -> Iterator[StoragePath]:
     """Provide STORAGE, which for TARGET=k8s is that of the cluster's jobs.
 
     Raises:
-        ClusterError: The cluster or its storage can't be reached.
+        ClusterError: The cluster or its storage can't be reached, or there is no Slurm here.
     """
     if settings.job.target == "k8s":
         with open_cluster_storage(settings) as root:
             yield root
         return
+    if settings.job.target == "slurm":
+        client.require()
     root = storage.path(settings.job.storage)
     yield root.absolute() if isinstance(root, Path) else root
 

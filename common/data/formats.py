@@ -11,7 +11,7 @@ import re
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,25 @@ from common.data import table_limits
 from common.data.column_notes import listed
 from common.errors import DataError, one_line
 from common.text import plural
+
+
+@contextlib.contextmanager
+def naming(setting: str, value: str) -> Iterator[None]:
+    """Put the name of a setting before its value, with which a message begins.
+
+    Args:
+        setting: Such as DATA.
+        value: Such as table.csv.
+
+    Raises:
+        DataError: What is raised inside, with the name.
+    """
+    try:
+        yield
+    except DataError as error:
+        if not value or not str(error).startswith(value):
+            raise
+        raise DataError(f"{setting}={error}") from None
 
 
 def read_bytes(path: str, memory: int, kind: str = "") -> bytes:

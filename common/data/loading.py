@@ -16,7 +16,7 @@ from common.data import dataset_dir
 from common.data.class_weights import class_factors
 from common.data.dataset import Dataset
 from common.data.encoding import Encoding
-from common.data.formats import FORMATS
+from common.data.formats import FORMATS, naming
 from common.data.origin import Origin
 from common.data.recipe import folder, recipe
 from common.data.sampling import WorkerSampler
@@ -67,10 +67,11 @@ def prepare(
     if (found := _existing(settings)) is None:
         if table_memory is not None:
             data = data.model_copy(update={"data_memory": table_memory})
-        content = recipe(data, settings.model.qubits)
+        with naming("DATA", data.data):
+            content = recipe(data, settings.model.qubits)
         path = folder(data, content, root)
         if not storage.exists(path / dataset_dir.MANIFEST):
-            with _report_memory(data.data):
+            with naming("DATA", data.data), _report_memory(data.data):
                 splits = _generator(data)(data, settings.model.qubits)
             writer = DatasetWriter(path, content, data.partitions, progress)
             writer.write(splits, data.seed, job_id() or uuid.uuid4().hex)
@@ -107,7 +108,7 @@ def check(settings: Settings) -> Encoding | None:
         _require_shards(found)
         return found.encoding
     qubits = settings.model.qubits
-    with _report_memory(data.data):
+    with naming("DATA", data.data), _report_memory(data.data):
         if data.task in PROBLEM_FILES:
             from common.data.problems import check_problem  # Cirq takes a second to import
 

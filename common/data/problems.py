@@ -15,6 +15,7 @@ from itertools import product
 import numpy as np
 
 from common.data.encoding import Encoding
+from common.data.formats import naming
 from common.data.problem_files import read_problem
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.data.target import Target
@@ -85,7 +86,8 @@ def only_hamiltonian(data: DataSettings, qubits: int) -> Hamiltonian:
         DataError: The Hamiltonian can't be read or computed, or there are several.
         SettingsError: It does not fit QUBITS, or a setting does not apply.
     """
-    family = _family(data, qubits, named)
+    with naming("DATA", data.data):
+        family = _family(data, qubits, named)
     members = list(family.members())
     if len(members) > 1:
         raise DataError(
@@ -190,13 +192,14 @@ def only_state(data: DataSettings, qubits: int) -> Hamiltonian:
         DataError: The state can't be read, there are several, or it is too wide.
         SettingsError: It does not fit QUBITS, or a setting does not apply.
     """
-    amplitudes = _amplitudes(data, qubits)
+    with naming("DATA", data.data):
+        amplitudes = _amplitudes(data, qubits)
     if len(amplitudes) > 1:
         raise DataError(f"DATA={data.data} has {len(amplitudes)} states: give a file of one")
     try:
         return infidelity(amplitudes[0], data.data)
     except LibraryError as error:
-        raise DataError(f"DATA={data.data} is {error}") from None
+        raise DataError(f"DATA={data.data} with QUBITS={qubits}: {error}") from None
 
 
 def _amplitudes(data: DataSettings, qubits: int) -> np.ndarray:

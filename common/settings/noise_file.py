@@ -5,6 +5,7 @@ content of its file where settings are read, so that a run, its workers and its 
 by the rates, or by the part of the device that holds its best lines of qubits.
 """
 
+import functools
 import os
 import re
 import sys
@@ -88,11 +89,15 @@ def _warn_of_coherence(title: str, calibration: Calibration) -> None:
     long = [name for name, one in calibration.qubits.items() if one.t2 > 2 * one.t1]
     if long:
         which = f"{', '.join(long[:MAX_NAMED])}{' and others' * (len(long) > MAX_NAMED)}"
-        # Not an event: manifests are printed to the standard output.
-        print(
-            f"{title} has t2 above 2 t1, its physical limit, at qubit {which}: 2 t1 is used there",
-            file=sys.stderr,
+        _warn(
+            f"{title} has t2 above 2 t1, its physical limit, at qubit {which}: 2 t1 is used there"
         )
+
+
+@functools.cache  # a program reads its settings several times
+def _warn(text: str) -> None:
+    # Not an event: manifests are printed to the standard output.
+    print(text, file=sys.stderr)
 
 
 def name_of(noise: str) -> str:

@@ -42,7 +42,39 @@ class PricedOptions(Options):
     ] = 0.0
 
 
-class StudyOptions(PricedOptions):
+class HalvingOptions(PricedOptions):
+    """Abstract base of the options of a command that may stop what is worse than others."""
+
+    early_stopping: Annotated[
+        Literal["none", "halving"],
+        Setting(
+            "stops trials of a study, or the training of circuits of a search, early: halving is"
+            " successive halving (asynchronous in a study, and among circuits with as many gates"
+            " that entangle in a search); angles of a circuit are pruned by PRUNE"
+        ),
+    ] = "none"
+    reduction_factor: Annotated[
+        int,
+        Ge(2),
+        Le(100),
+        Setting(
+            "with EARLY_STOPPING=halving, one of this many trials or circuits continues after each"
+            " rung, and a rung has this many times the epochs or evaluations of the rung before it"
+        ),
+    ] = 4
+
+    @model_validator(mode="after")
+    def _check_halving(self) -> Self:
+        for name in ("reduction_factor", "min_epochs"):
+            if self.early_stopping == "none" and name in self.model_fields_set:
+                raise ValueError(
+                    f"{name.upper()}={getattr(self, name)} has no effect with"
+                    f" EARLY_STOPPING=none: set EARLY_STOPPING=halving, or omit {name.upper()}"
+                )
+        return self
+
+
+class StudyOptions(HalvingOptions):
     """Options of `make study`: how it searches, what it compares, and when it ends."""
 
     title: ClassVar[str] = f"Options of {command('study')}"
@@ -78,22 +110,6 @@ class StudyOptions(PricedOptions):
             allowed="the name of a metric in result.json, such as accuracy",
         ),
     ] = ""
-    early_stopping: Annotated[
-        Literal["none", "halving"],
-        Setting(
-            "stops trials of a study early: halving is asynchronous successive halving; angles of a"
-            " circuit are pruned by PRUNE"
-        ),
-    ] = "none"
-    reduction_factor: Annotated[
-        int,
-        Ge(2),
-        Le(100),
-        Setting(
-            "with EARLY_STOPPING=halving, one of this many trials continues after each rung,"
-            " and a rung has this many times the epochs of the rung before it"
-        ),
-    ] = 4
     min_epochs: Annotated[
         int | None,
         Ge(1),
@@ -105,7 +121,7 @@ class StudyOptions(PricedOptions):
     ] = None
 
 
-class SearchOptions(PricedOptions):
+class SearchOptions(HalvingOptions):
     """Options of `make search`: which circuits it tries, how, and when it ends."""
 
     title: ClassVar[str] = f"Options of {command('search')}"
@@ -155,22 +171,6 @@ class SearchOptions(PricedOptions):
             " duration (wall time of the circuit), separated by commas",
         ),
     ] = ""
-    early_stopping: Annotated[
-        Literal["none", "halving"],
-        Setting(
-            "stops the training of circuits early: halving compares those of a generation with as"
-            " many gates that entangle"
-        ),
-    ] = "none"
-    reduction_factor: Annotated[
-        int,
-        Ge(2),
-        Le(100),
-        Setting(
-            "with EARLY_STOPPING=halving, one of this many circuits is trained further after a part"
-            " of its evaluations, twice"
-        ),
-    ] = 4
 
 
 class PlanOptions(PricedOptions):

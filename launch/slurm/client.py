@@ -193,6 +193,15 @@ def queue(columns: str) -> list[Sequence[str]]:
     return [row for row in rows if len(row) == separators + 1]
 
 
+def require() -> None:
+    """Check that Slurm's commands are on this machine.
+
+    Raises:
+        ClusterError: They are not.
+    """
+    _call(["squeue", "--version"])
+
+
 def _call(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(

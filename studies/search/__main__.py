@@ -11,7 +11,7 @@ from common.text import plural
 from studies.forecast import duration
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
-from studies.search.opening import log, open_space, open_storage, read_definition
+from studies.search.opening import log, log_start, open_space, open_storage, read_definition
 from studies.search.results import print_results, write_results
 from studies.search.seeds import search_seeds
 from studies.search.stages import SeedSearch
@@ -37,6 +37,7 @@ def _search(args: list[str], definition: SearchDefinition, root: StoragePath) ->
     lease = Lease(folder.path, uuid.uuid4().hex, title=f"search {definition.name}")
     with contextlib.closing(lease.acquire()):
         folder.open(definition)
+        log_start(definition, space)
         try:
             searches = search_seeds(args, definition, folder, space, lease)
         except (KeyboardInterrupt, SystemExit):

@@ -4,12 +4,16 @@ import shutil
 from typing import TYPE_CHECKING
 
 from common.errors import SettingsError
+from common.settings.amplitude_checks import AMPLITUDE_ENCODERS
 from common.settings.options import PROPOSERS
 from common.text import did_you_mean
 from qfleet.devices.calibration import short_name
 
 if TYPE_CHECKING:
     from studies.search.definition import SearchDefinition
+
+TASKS = ("energy", "state", "classification", "regression")
+"""TASK of a search."""
 
 _DATA_METHODS = ("evolution", "pruning", "random")
 _STARTED_METHODS = ("pruning", "evolution")
@@ -24,10 +28,16 @@ def check(definition: "SearchDefinition") -> None:
     data = definition.settings.data
     if not definition.name:
         raise SettingsError("a search needs a name: set NAME, for example NAME=h2")
+    if data.task not in TASKS:
+        raise SettingsError(
+            f"TASK={data.task} has no circuits to search for: choose one of {', '.join(TASKS)}"
+        )
     if definition.has_data and not definition.space.startswith("layers:"):
         raise SettingsError(
             f"SPACE={definition.space} does not encode data: set SPACE=layers:N, such as layers:3"
         )
+    if definition.has_data and data.encoder in AMPLITUDE_ENCODERS:
+        raise no_encoder(data.encoder)
     if definition.settings.model.has_noise and not definition.calibration:
         raise SettingsError(
             f"NOISE={short_name(definition.settings.model.noise)} is not a device, for which"
@@ -54,8 +64,15 @@ def check(definition: "SearchDefinition") -> None:
     _ = definition.budget
 
 
+def no_encoder(encoder: str) -> SettingsError:
+    """Return the error of ENCODER, if it has no rotations."""
+    return SettingsError(
+        f"ENCODER={encoder} leaves no encoder to search for: set ENCODER=angle, pca or reupload"
+    )
+
+
 def _check_objectives(definition: "SearchDefinition") -> None:
-    """Check OBJECTIVES and EARLY_STOPPING."""
+    """Check OBJECTIVES."""
     options = definition.options
     text = options.objectives
     if text and "error" not in definition.objectives:
@@ -65,11 +82,6 @@ def _check_objectives(definition: "SearchDefinition") -> None:
         raise SettingsError(
             f"OBJECTIVES={text} has {min(needed)}, which is that of a device: set NOISE to one, or"
             f" omit {min(needed)}"
-        )
-    if options.early_stopping == "none" and "reduction_factor" in options.model_fields_set:
-        raise SettingsError(
-            f"REDUCTION_FACTOR={options.reduction_factor} has no effect with EARLY_STOPPING=none:"
-            " set EARLY_STOPPING=halving, or omit REDUCTION_FACTOR"
         )
 
 

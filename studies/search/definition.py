@@ -25,7 +25,7 @@ from qfleet.search.ansatz_search import OBJECTIVES
 from studies.axes import Axis, parse_axis
 from studies.budget import Budget
 from studies.command_line import read_words
-from studies.search.checks import check
+from studies.search.checks import check, no_encoder
 
 FORMAT = 1
 PROGRAM = "search"
@@ -160,11 +160,8 @@ class SearchDefinition:
         Raises:
             SettingsError: Examples are states.
         """
-        if self.dataset.placement == "amplitude":
-            raise SettingsError(
-                "ENCODER=amplitude leaves no encoder to search for: set ENCODER=angle, pca or"
-                " reupload"
-            )
+        if self.dataset.placement == "amplitude":  # of a folder; see checks for others
+            raise no_encoder("amplitude")
         train = self._sample("train", MAX_TRAIN_ROWS)
         validation = self._sample("validation", MAX_VALIDATION_ROWS)
         target = self.dataset.target

@@ -53,6 +53,19 @@ class SearchForecast:
     worker: float
 
 
+def require_known_time(definition: SearchDefinition) -> None:
+    """Check that the time of a search can be predicted.
+
+    Raises:
+        SettingsError: METHOD is a program, whose time is not known.
+    """
+    if definition.command:
+        raise SettingsError(
+            f"METHOD={definition.method} is a program, whose time is not known before it runs: plan"
+            " with METHOD=random, which trains as many circuits per generation or more"
+        )
+
+
 def probe(definition: SearchDefinition, space: Space) -> Probe:
     """Search for PROBE_SECONDS, in a folder that is deleted.
 
@@ -61,14 +74,8 @@ def probe(definition: SearchDefinition, space: Space) -> Probe:
         space: Its gates.
 
     Raises:
-        SettingsError: METHOD is a program, whose time is not known.
         ArgumentError: As `qfleet.search.search`.
     """
-    if definition.command:
-        raise SettingsError(
-            f"METHOD={definition.method} is a program, whose time is not known before it runs: plan"
-            " with METHOD=random, which trains as many circuits per generation or more"
-        )
     budget = definition.budget
     limit = min(PROBE_SECONDS, budget.seconds or math.inf)
     marks = [(0.0, 0)]

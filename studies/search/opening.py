@@ -9,7 +9,10 @@ from common.settings import Settings
 from common.storage import StoragePath
 from common.text import plural
 from common.waiting import Waiting
+from launch.slurm import client
+from qfleet.errors import LibraryError
 from qfleet.search import Space
+from qfleet.search.priced import require_device
 from studies.kubernetes_trials import open_cluster_storage
 from studies.search.definition import PROGRAM, SearchDefinition
 from studies.search.space_of import space_of
@@ -28,18 +31,20 @@ def open_storage(definition: SearchDefinition) -> Iterator[StoragePath]:
     """Provide STORAGE, which for TARGET=k8s is that of the cluster's pods.
 
     Raises:
-        ClusterError: The cluster or its storage can't be reached.
+        ClusterError: The cluster or its storage can't be reached, or there is no Slurm here.
     """
     settings = definition.settings
     if settings.job.target == "k8s":
         with open_cluster_storage(settings) as root:
             yield root
     else:
+        if settings.job.target == "slurm":
+            client.require()
         yield storage.path(settings.job.storage)
 
 
 def open_space(definition: SearchDefinition) -> Space:
-    """Return the space of a search, and print what is searched.
+    """Return the space of a search.
 
     Args:
         definition: The search.
@@ -51,18 +56,34 @@ def open_space(definition: SearchDefinition) -> Space:
     with Waiting(f"DATA={definition.settings.data.data}"):
         space = space_of(definition)
         _require_generation(definition, space)
+        _require_device(definition, space)
         _ = definition.reference
+    return space
+
+
+def log_start(definition: SearchDefinition, space: Space) -> None:
+    """Print what is searched."""
     log(
         f"Search {definition.name}: SPACE={definition.space} has {plural(len(space.gates), 'gate')}"
         f" on {plural(len(space.qubits), 'qubit')}; METHOD={definition.method},"
         f" {plural(len(definition.seeds), 'seed')}, BUDGET={definition.budget.text} each"
     )
-    return space
 
 
 def log(text: str) -> None:
     """Print a line."""
     events.emit("log", text, level="INFO")
+
+
+def _require_device(definition: SearchDefinition, space: Space) -> None:
+    if definition.calibration is None:
+        return
+    try:
+        require_device(space, definition.calibration)
+    except LibraryError as error:
+        raise SettingsError(
+            f"SPACE={definition.space} does not fit NOISE={definition.calibration.name}: {error}"
+        ) from None
 
 
 def _require_generation(definition: SearchDefinition, space: Space) -> None:

@@ -6,8 +6,8 @@ from common.commands import command
 from common.errors import EXIT_OK, exit_on_signals, run_main
 from common.waiting import Waiting
 from studies.forecast import duration, used
-from studies.search.forecast import predict, probe
-from studies.search.opening import log, open_space, read_definition
+from studies.search.forecast import predict, probe, require_known_time
+from studies.search.opening import log, log_start, open_space, read_definition
 
 
 def main() -> int:
@@ -19,7 +19,9 @@ def main() -> int:
     args = sys.argv[1:]
     definition = read_definition(args)
     exit_on_signals()
+    require_known_time(definition)
     space = open_space(definition)
+    log_start(definition, space)
     with Waiting("the plan"):
         found = probe(definition, space)
     forecast = predict(definition, found)

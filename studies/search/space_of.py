@@ -4,9 +4,11 @@ from typing import get_args
 
 import cirq
 
-from common.data.formats import read_bytes
+from common.data.formats import naming, read_bytes
 from common.errors import SettingsError
 from qfleet.circuits.circuit_json import from_json
+from qfleet.devices.calibration import short_name
+from qfleet.devices.lines import longest_line
 from qfleet.errors import LibraryError
 from qfleet.problems import Hamiltonian
 from qfleet.search import Space, blocks, excitations, hartree_fock, layers, pauli_strings
@@ -31,16 +33,12 @@ def space_of(definition: SearchDefinition) -> Space:
     text = definition.space
     kind, _, detail = text.partition(":")
     pairs: Connectivity = definition.calibration or "line"
+    _require_width(definition)
     try:
         if definition.has_data:
             names, qubits = definition.rows.inputs, definition.qubits
             return layers(qubits, int(detail), connectivity=pairs, rotations="yz", inputs=names)
         problem = definition.hamiltonian
-        if problem.qubits > MAX_QUBITS:
-            raise SettingsError(
-                f"DATA={definition.settings.data.data} has {problem.qubits} qubits: a search has"
-                f" circuits of up to {MAX_QUBITS}"
-            )
         start = hartree_fock(problem.electrons) if problem.electrons else ()
         axes = "yz" if any(word.count("Y") % 2 for word in problem.terms) else "y"
         if text.endswith(".json"):
@@ -65,6 +63,20 @@ def space_of(definition: SearchDefinition) -> Space:
         raise SettingsError(f"SPACE={text}: {error}") from None
 
 
+def _require_width(definition: SearchDefinition) -> None:
+    """Check that circuits are not too wide for a search, or for the device of NOISE."""
+    qubits, model = definition.qubits, definition.settings.model
+    data = definition.settings.data.data
+    name = f"QUBITS={qubits}" if definition.has_data else f"DATA={data} has {qubits} qubits, which"
+    if qubits > MAX_QUBITS:
+        raise SettingsError(f"{name} is more than {MAX_QUBITS}, the most qubits of a search")
+    if definition.calibration and qubits > (longest := longest_line(model.noise)):
+        raise SettingsError(
+            f"{name} is more than {longest}, the longest line of qubits of"
+            f" NOISE={short_name(model.noise)}: use another device"
+        )
+
+
 def _kind(detail: str) -> Kind:
     """Return the kind of excitations of the words after SPACE=excitations."""
     for kind in get_args(Kind):
@@ -76,7 +88,9 @@ def _kind(detail: str) -> Kind:
 
 def _space_of_file(path: str, problem: Hamiltonian) -> Space:
     """Return the space of the operations of a circuit as Cirq JSON, on all qubits."""
-    text = read_bytes(path, _FILE_MIB, "a circuit as Cirq JSON (.json)").decode(errors="replace")
+    with naming("SPACE", path):
+        content = read_bytes(path, _FILE_MIB, "a circuit as Cirq JSON (.json)")
+    text = content.decode(errors="replace")
     try:
         circuit = from_json(text)
     except ValueError as error:

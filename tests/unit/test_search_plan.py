@@ -54,7 +54,7 @@ def test_plan_counts_evaluations_seconds_seeds_and_workers() -> None:
 def test_plan_of_a_program_is_refused() -> None:
     one = define(f"METHOD={sys.executable} propose.py")
     with pytest.raises(SettingsError, match="METHOD"):
-        forecast.probe(one, space_of(one))
+        forecast.require_known_time(one)
 
 
 def test_plan_prints_time_cost_and_the_search(run, capsys) -> None:

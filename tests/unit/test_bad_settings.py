@@ -1,0 +1,116 @@
+"""A mistake of a user: one line that names the setting, exit code 2, and nothing is written."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.errors import run_main
+from planning import __main__ as plan
+from studies import __main__ as study
+from studies.search import __main__ as search
+from studies.search import plan as search_plan
+from tests.support.devices import made_up_device, write_device
+from tests.support.training_processes import ROOT
+from training import __main__ as train
+
+TRAINING = {
+    "train": (train.main, ("QUBITS=2", "EPOCHS=1")),
+    "plan": (plan.main, ("QUBITS=2",)),
+    "study": (study.main, ("NAME=s", "QUBITS=2", "EPOCHS=2", "LEARNING_RATE=0.1,0.2")),
+}
+ISING = ("NAME=s", "DATA=tfim:4:1.0", "BUDGET=40evaluations", "METHOD=random")
+TABLE = ("NAME=s", "TASK=classification", "DATA=table.csv", "QUBITS=2", "BUDGET=40evaluations")
+STATE = ("NAME=s", "TASK=state", "DATA=ghz", "QUBITS=3", "BUDGET=40evaluations")
+
+OF_TRAINING = [
+    ("NOISE=broken.yaml", "NOISE=broken.yaml"),
+    ("NOISE=made_up.yaml QUBITS=7", "QUBITS=7"),
+    ("TASK=energy DATA=tfim:4", "DATA=tfim:4"),
+    ("TASK=energy DATA=tfim:x:1", "DATA=tfim:x:1"),
+    ("TASK=energy DATA=broken.txt", "DATA=broken.txt"),
+    ("TASK=energy DATA=none.txt", "DATA=none.txt"),
+    ("TASK=state DATA=cat", "DATA=cat"),
+    ("TASK=state DATA=none.npy", "DATA=none.npy"),
+    ("DATA=none.csv", "DATA=none.csv"),
+    ("DATA=empty.csv", "DATA=empty.csv"),
+    ("DATA=table.csv LABEL_COLUMN=zz", "DATA=table.csv"),
+    ("DATA=table.csv CLASSES=1,9", "CLASSES=1,9"),
+    ("MODEL=nomodel", "MODEL=nomodel"),
+    ("BATCH=0", "BATCH=0"),
+]
+OF_DATA = [
+    *OF_TRAINING[-7:-2],
+    ("TASK=gate DATA=cz", "TASK=gate"),
+    ("QUBITS=25", "QUBITS=25"),
+    ("NOISE=made_up.yaml QUBITS=6", "NOISE"),
+    ("ENCODER=amplitude-norm", "ENCODER=amplitude"),
+]
+OF_ISING = [
+    *OF_TRAINING[2:6],
+    ("NOISE=made_up.yaml DATA=tfim:6:1.0", "NOISE=made_up"),
+    ("NOISE=made_up.yaml DATA=h2o:0.96", "NOISE=made_up"),
+    ("DATA=tfim:25:1.0", "DATA=tfim:25:1.0"),
+    ("SPACE=none.json", "SPACE=none.json"),
+    ("SPACE=layers:9999", "SPACE=layers:9999"),
+    ("METHOD=evolution BUDGET=3evaluations", "BUDGET=3evaluations"),
+    ("REDUCTION_FACTOR=3", "REDUCTION_FACTOR=3"),
+]
+OF_STATE = [
+    ("DATA=cat", "DATA=cat"),
+    ("DATA=random", "DATA=random"),
+    ("DATA=none.npy", "DATA=none.npy"),
+    ("QUBITS=12", "QUBITS=12"),
+]
+OF_SEARCH = [
+    (base, *case)
+    for base, cases in ((ISING, OF_ISING), (TABLE, OF_DATA), (STATE, OF_STATE))
+    for case in cases
+]
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., None]:
+    """Return a function that checks a refusal by a program."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")  # no Slurm
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of processes that are started
+    rows = "".join(f"{at % 7},{at % 5 + 1},{at % 2}\n" for at in range(90))
+    Path("table.csv").write_text(f"a,b,label\n{rows}")
+    Path("empty.csv").write_text("")
+    Path("broken.txt").write_text("1.0 [Q0 Z1")
+    Path("broken.yaml").write_text("qubits: 3\n")
+    write_device(tmp_path, made_up_device(qubits=5))
+    before = sorted(tmp_path.rglob("*"))
+
+    def check(main: Callable[[], int | None], base: tuple[str, ...], args: str, name: str) -> None:
+        given = {one.partition("=")[0]: one for one in (*base, *args.split())}
+        monkeypatch.setattr(sys, "argv", ["program", *given.values()])
+        assert run_main(main) == 2
+        text = "".join(capfd.readouterr())
+        assert text.count("\n") == 1, text
+        assert name in text
+        assert sorted(tmp_path.rglob("*")) == before
+
+    return check
+
+
+@pytest.mark.parametrize("command", TRAINING)
+@pytest.mark.parametrize(("args", "name"), OF_TRAINING)
+def test_mistake_ends_a_training(refused, command: str, args: str, name: str) -> None:
+    refused(*TRAINING[command], args, name)
+
+
+@pytest.mark.parametrize("main", [search.main, search_plan.main], ids=["search", "plan"])
+@pytest.mark.parametrize(("base", "args", "name"), OF_SEARCH)
+def test_mistake_ends_a_search(refused, main, base, args: str, name: str) -> None:
+    refused(main, base, args, name)
+
+
+@pytest.mark.parametrize("main", [search.main, study.main], ids=["search", "study"])
+def test_machine_without_slurm_ends_a_command(refused, main) -> None:
+    base = ISING if main is search.main else TRAINING["study"][1]
+    refused(main, base, "TARGET=slurm", "TARGET=slurm")
