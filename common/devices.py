@@ -13,7 +13,7 @@ from common.processes import describe_exit
 from common.settings import Settings
 from common.settings.amplitude_checks import AMPLITUDE_ENCODERS
 from common.settings.device_checks import ANY_DEVICE
-from common.settings.groups.experiment import ModelSettings
+from common.settings.groups.experiment import GATE, ModelSettings
 from common.text import plural
 from qfleet.engine import gpus
 
@@ -36,12 +36,12 @@ density matrices. Wider ones are trajectories, unless their light cones are narr
 def device_of(settings: Settings) -> str:
     """Return DEVICE as far as the settings decide it: `cpu` where no other device has an effect.
 
-    Sharded states are on the CPU, steps of density matrices are not predicted, and a choice by
-    the machine would not be reproducible.
+    Sharded states and pulses are on the CPU, steps of density matrices are not predicted, and a
+    choice by the machine would not be reproducible.
     """
     model, training = settings.model, settings.training
     is_fixed = training.state_shards > 1 or training.reproducible or model.simulator != "qfleet"
-    is_fixed = is_fixed or has_noisy_gradient(model)
+    is_fixed = is_fixed or has_noisy_gradient(model) or settings.data.task == GATE
     if _without_kernels(settings) or (model.device == "auto" and is_fixed):
         return "cpu"
     return model.device

@@ -184,17 +184,22 @@ def _refuse_incomplete(found: Sequence[Object], overlay: str) -> None:
 
 
 def _fit_gpus(found: Sequence[Object], settings: Settings) -> None:
-    """Refuse DEVICE=cuda where pods have no GPU; request none where it has no effect."""
+    """Refuse DEVICE=cuda where pods have no GPU; request none where no circuit can use it.
+
+    With `auto`, a worker chooses on its machine, when it has compiled the circuit: its pod has a
+    GPU then, unless the settings alone decide for the CPU.
+    """
     limits = [
         container["resources"]["limits"]
         for one in found
         for pod in pod_specs(one)
         for container in pod["containers"]
     ]
-    if devices.reason_for_cpu(settings):
+    device = devices.device_of(settings)
+    if device == "cpu" and settings.model.simulator != "tensorflow":  # which takes GPUs by itself
         for one in limits:
             one.pop(GPU, None)
-    if devices.device_of(settings) != "cuda":
+    if device != "cuda":
         return
     if not any(GPU in one for one in limits):
         raise SettingsError(

@@ -91,6 +91,7 @@ def test_number_of_a_gpu_is_for_this_machine_only(target: str) -> None:
         (["REPRODUCIBLE=true"], "cpu"),
         (["STATE_SHARDS=2"], "cpu"),
         (["SIMULATOR=tensorflow"], "cpu"),
+        (["TASK=gate"], "cpu"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01"], "cuda"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01", "TRAJECTORIES=9"], "cpu"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01", f"QUBITS={MAX_AUTO_DENSITY_QUBITS}"], "cuda"),

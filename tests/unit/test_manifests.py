@@ -598,6 +598,22 @@ def test_device_cuda_needs_an_overlay_with_gpus(k8s: Path, api: str):
 
 
 @needs_kubectl
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({"device": "auto"}, True),  # the worker chooses, when it has compiled the circuit
+        ({"device": "cpu"}, False),
+        ({"device": "auto", "reproducible": True}, False),
+        ({"device": "auto", "noise": "depolarizing:0.01"}, False),
+        ({"device": "cpu", "simulator": "tensorflow"}, True),
+    ],
+)
+def test_overlay_gpu_requests_no_gpu_for_the_cpu(k8s: Path, values: dict[str, Any], wanted: bool):
+    job = one(built(settings(overlay="gpu", **values, **SITE)), "TFJob")
+    assert ("nvidia.com/gpu" in container(job)["resources"]["limits"]) == wanted
+
+
+@needs_kubectl
 @pytest.mark.parametrize("overlay", ["gke", "gpu"])
 @pytest.mark.parametrize("missing", list(SITE))
 def test_incomplete_own_yaml_is_refused_with_command(k8s: Path, overlay: str, missing: str):
