@@ -187,7 +187,7 @@ def _fit_gpus(found: Sequence[Object], settings: Settings) -> None:
     """Refuse DEVICE=cuda where pods have no GPU; request none where no circuit can use it.
 
     With `auto`, a worker chooses on its machine, when it has compiled the circuit: its pod has a
-    GPU then, unless the settings alone decide for the CPU.
+    GPU then, unless settings decide for the CPU.
     """
     limits = [
         container["resources"]["limits"]
