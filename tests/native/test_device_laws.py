@@ -1,6 +1,7 @@
 """Laws of programs on a device: equal to the CPU's, or refused in one sentence."""
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
 from itertools import pairwise
 from random import Random
@@ -116,6 +117,35 @@ def test_many_strings_and_constants_equal_the_cpus(width: int, dtype: str) -> No
     observables = [sum(strings, cirq.PauliSum()), cirq.PauliSum() + 0.7]
     require_equal(cirq.Circuit(ROTATIONS[:width], CHAIN[: width - 1]), observables, dtype)
     require_equal(cirq.Circuit(ROTATIONS[:width]), observables[1:], dtype)
+
+
+@pytest.mark.parametrize("width", [3, 11])
+def test_calls_of_several_threads_equal_those_of_one(width: int) -> None:
+    circuit = cirq.Circuit(ROTATIONS[:width], CHAIN[: width - 1])
+    options = {"observables": cirq.Z(QUBITS[0]) * cirq.X(QUBITS[width - 1])}
+    programs = [
+        qfleet.compile(circuit, INPUTS, PARAMETERS, **options, method=method, device=DEVICE)
+        for method in ("state_vector", "density_matrix" if width == 3 else "state_vector")
+    ]
+    points = [np.random.default_rng(seed).normal(size=(3, len(INPUTS))) for seed in range(4)]
+    parameters = np.linspace(-1, 1, len(PARAMETERS))
+
+    def call(number: int) -> list[np.ndarray]:
+        program, inputs = programs[number % 2], points[number // 2]
+        values, gradients = program.value_and_gradient(inputs, parameters)
+        found = [values, gradients.parameters]
+        if number % 4 == 0:  # the program with tangents is made with the first product
+            found.append(program.hvp(inputs, parameters, None, inputs, parameters)[0])
+        return found
+
+    wanted = [call(number) for number in range(1, 8)]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.map(call, [0, 4, 0, 4])
+        found = list(pool.map(call, range(1, 8)))
+    assert len(list(first)) == 4
+    for arrays, right in zip(found, wanted, strict=True):
+        for one, other in zip(arrays, right, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_stages_of_a_program_on_a_device_are_refused() -> None:

@@ -29,11 +29,16 @@ def build_tests(folder: Path, **options: str) -> Path:
         folder: Build folder.
         options: CMake variables.
     """
-    options = {"QFLEET_TESTS": "ON", "CMAKE_BUILD_TYPE": "None", "CMAKE_CXX_FLAGS": "-Og"} | options
+    build_target("core_tests", folder, QFLEET_TESTS="ON", **options)
+    return folder / "core_tests"
+
+
+def build_target(target: str, folder: Path, **options: str) -> None:
+    """Build a target of CMake; see `build_tests`."""
+    options = {"CMAKE_BUILD_TYPE": "None", "CMAKE_CXX_FLAGS": "-Og"} | options
     settings = [f"-D{name}={value}" for name, value in options.items()]
     run("cmake", "-S", libraries.SOURCE_DIR, "-B", folder, "-G", "Ninja", *settings)
-    run("cmake", "--build", folder, "--target", "core_tests")
-    return folder / "core_tests"
+    run("cmake", "--build", folder, "--target", target)
 
 
 def run(*command: str | Path) -> None:

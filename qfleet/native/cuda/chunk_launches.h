@@ -218,17 +218,16 @@ void TypedProgram<T>::DifferentiateChunk(const Inputs& inputs, const Scratch& sc
                                          int32_t mode, bool per_example, bool add) {
   if (sizes_.product_sums == 0) {
     if (per_example && first == 0)
-      FillZero(results.per_example.in(results_.data()), results.per_example.count * kWideBytes,
-               stream_);
+      FillZero(results.per_example.in(results_.data()), results.per_example.bytes(), stream_);
     if (first == 0)
-      FillZero(results.shared_derivatives.in(results_.data()),
-               results.shared_derivatives.count * kWideBytes, stream_);
+      FillZero(results.shared_derivatives.in(results_.data()), results.shared_derivatives.bytes(),
+               stream_);
     return;
   }
   char* base = scratch_.data();
   FillZero(scratch.sequence_sums.in(base),
            scratch.sequence_sums.count * static_cast<int64_t>(sizeof(T)), stream_);
-  FillZero(scratch.derivatives.in(base), scratch.derivatives.count * kWideBytes, stream_);
+  FillZero(scratch.derivatives.in(base), scratch.derivatives.bytes(), stream_);
   const ProductGradientTargets<T> targets = {
       scratch.product_sums.in(base), scratch.sequence_sums.in(base), scratch.derivatives.in(base)};
   ForEach(count * sizes_.product_count, DifferentiateProducts<T>, Gates(inputs, first), count, mode,

@@ -38,7 +38,7 @@ class TypedDensityProgram : public DensityProgram {
     char* const base = workspace_.scratch.Reserve(arrays.layout.bytes());
     const Stream stream = workspace_.stream;
     Place(arrays, base, gradient != nullptr, &view);
-    CopyToDevice(arrays.shared.in(base), call.shared, BytesOf(arrays.shared), stream);
+    CopyToDevice(arrays.shared.in(base), call.shared, arrays.shared.bytes(), stream);
     const int64_t own = sizes_.per_example * kDensityReals, strings = sizes_.string_count;
     const int64_t width = sizes_.shared * kDensityReals;
     for (int64_t first = 0; first < call.size; first += chunk) {
@@ -48,8 +48,8 @@ class TypedDensityProgram : public DensityProgram {
       if (gradient) {
         CopyToDevice(arrays.weights.in(base), gradient->weights + first * strings,
                      count * strings * kDoubleBytes, stream);
-        FillZero(view.shared_sums, BytesOf(arrays.shared_sums), stream);
-        FillZero(view.own_derivatives, BytesOf(arrays.own_derivatives), stream);
+        FillZero(view.shared_sums, arrays.shared_sums.bytes(), stream);
+        FillZero(view.own_derivatives, arrays.own_derivatives.bytes(), stream);
       }
       Launch(EvolveDensity<T>, dim3(static_cast<unsigned>(count)), kDensityThreads,
              kDensityThreads * kDoubleBytes + kDensityReals * static_cast<int64_t>(sizeof(T)),
@@ -79,11 +79,6 @@ class TypedDensityProgram : public DensityProgram {
     Layout::Array<T> shared, own, states, lambdas;
     Layout::Array<double> means, weights, shared_sums, own_derivatives, totals;
   };
-  template <class Real>
-  static int64_t BytesOf(const Layout::Array<Real>& array) {
-    return array.count * static_cast<int64_t>(sizeof(Real));
-  }
-
   DensityView<T> View(const DensityGradient* gradient) const {
     DensityView<T> view = {};
     view.coefficients = int64_t{1} << 2 * sizes_.qubits;

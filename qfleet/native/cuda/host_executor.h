@@ -199,10 +199,16 @@ class HostExecutor {
 
 using Stream = int;
 
+// The executor of the calling thread, which keeps its fibers for the next launch of any kernel.
+inline HostExecutor& ExecutorOfThread() {
+  static thread_local HostExecutor executor;
+  return executor;
+}
+
 template <class Kernel, class... Arguments>
 void Launch(Kernel* kernel, dim3 grid, int32_t threads, int64_t shared_bytes, Stream,
             Arguments... arguments) {
-  static thread_local HostExecutor executor;  // keeps its fibers for the next launch
+  HostExecutor& executor = ExecutorOfThread();
   HostExecutor::current = &executor;
   auto call = [&] { kernel(arguments...); };
   using Call = decltype(call);

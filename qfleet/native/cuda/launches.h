@@ -24,7 +24,7 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   const Scratch scratch = LayoutScratch(division, !small_, gradient);
   ReserveScratch(scratch, "the batch");
   if (small_ && gradient)
-    FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.count * kWideBytes, stream_);
+    FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.bytes(), stream_);
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
     BeginChunk(inputs, scratch, first, count, gradient);

@@ -29,6 +29,7 @@ class Memory {
       data_ = static_cast<char*>(ALLOCATE(bytes));
       bytes_ = bytes;
     }
+    Forget(data_, bytes);
     return data_;
   }
   char* data() { return data_; }
@@ -64,18 +65,26 @@ class Layout {
  public:
   template <class T>
   struct Array {
-    int64_t offset, count;
-    T* in(char* base) const { return reinterpret_cast<T*>(base + offset); }
+    int64_t offset = 0, count = 0;
+    T* in(char* base) const {
+      if (count > 0) Enclose(base + offset, bytes(), Distance(bytes()));
+      return reinterpret_cast<T*>(base + offset);
+    }
+    int64_t bytes() const { return count * static_cast<int64_t>(sizeof(T)); }
   };
   template <class T>
   Array<T> Add(int64_t count) {
-    const Array<T> array = {bytes_, count};
-    bytes_ += Aligned(count * static_cast<int64_t>(sizeof(T)));
+    Array<T> array;
+    array.offset = bytes_;
+    array.count = count;
+    bytes_ += Distance(array.bytes());
     return array;
   }
   int64_t bytes() const { return bytes_; }
 
  private:
+  // From an array to the next one.
+  static int64_t Distance(int64_t bytes) { return Aligned(bytes) + kFenceBytes; }
   int64_t bytes_ = 0;
 };
 

@@ -17,6 +17,8 @@
 #include "host_executor.h"
 #endif
 
+#include "fences.h"
+
 namespace qfleet {
 namespace device {
 
@@ -164,10 +166,10 @@ inline void FreeOnDevice(void* data) { ::operator delete(data); }
 inline void* AllocatePinned(int64_t bytes) { return ::operator new(bytes); }
 inline void FreePinned(void* data) { ::operator delete(data); }
 inline void CopyToDevice(void* to, const void* from, int64_t bytes, Stream) {
-  if (bytes) std::memcpy(to, from, bytes);
+  CopyBytes(to, from, bytes);
 }
 inline void CopyToHost(void* to, const void* from, int64_t bytes, Stream) {
-  if (bytes) std::memcpy(to, from, bytes);
+  CopyBytes(to, from, bytes);
 }
 inline void FillZero(void* data, int64_t bytes, Stream) { std::memset(data, 0, bytes); }
 inline void Synchronize(Stream) {}

@@ -1,7 +1,7 @@
 // The host executor finds the faults of kernels that a GPU may hide.
 #include <string>
 
-#include "cuda/runtime.h"
+#include "cuda/memory.h"
 #include "testing.h"
 #include "tests.h"
 
@@ -42,6 +42,29 @@ __global__ void WriteTo(int32_t index) {
 __global__ void WaitUnlessFirst() {
   if (threadIdx.x != 0) __syncthreads();
 }
+
+#ifdef __SANITIZE_ADDRESS__
+// The arrays of a layout may be used, and no byte between them.
+void CheckFences() {
+  Layout layout;
+  const auto first = layout.Add<float>(3);
+  const auto last = layout.Add<double>(2);
+  DeviceMemory memory;
+  for (int call = 0; call < 2; ++call) {
+    char* const base = memory.Reserve(layout.bytes());
+    CHECK(!__asan_region_is_poisoned(base, layout.bytes()), "memory for another layout");
+    float* const numbers = first.in(base);
+    double* const sums = last.in(base);
+    CHECK(!__asan_region_is_poisoned(numbers, 12) && !__asan_region_is_poisoned(sums, 16),
+          "arrays");
+    CHECK(numbers[2] != numbers[2] && sums[1] != sums[1], "memory has no number before a write");
+    for (char* byte = base + 12; byte < reinterpret_cast<char*>(sums); ++byte)
+      CHECK(__asan_address_is_poisoned(byte), "a byte between arrays");
+    CHECK(__asan_address_is_poisoned(sums + 2), "the byte after the last array");
+    numbers[2] = 1;
+  }
+}
+#endif
 
 // The message of a function's failure, or "" if it succeeds.
 template <class Body>
@@ -92,7 +115,9 @@ void KernelFaults(bool) {
   }
   CHECK(!FailureOf(WaitUnlessFirst).empty(), "a barrier that a thread does not reach");
   CHECK(FailureOf(WriteTo, kThreads - 1).empty(), "the last number of shared memory");
-#ifndef __SANITIZE_ADDRESS__  // which ends the process
+#ifdef __SANITIZE_ADDRESS__  // which ends the process at a wrong index
+  CheckFences();
+#else
   for (const int32_t index : {-1, kThreads, kThreads + 1000})
     CHECK(!FailureOf(WriteTo, index).empty(), "number " + std::to_string(index));
 #endif
