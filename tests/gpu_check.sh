@@ -25,7 +25,7 @@ for package in cirq numpy pytest; do
 done
 export QFLEET_TEST_DEVICE=$device PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}. PYTHONUNBUFFERED=1
 test_device=("$python" -m pytest -q -c /dev/null --rootdir=. --noconftest -p no:cacheprovider
-	tests/native/test_device_engine.py tests/native/test_device_laws.py
+	tests/native/test_device_engine.py tests/native/test_device_laws.py tests/native/test_device_kinds.py
 	tests/native/test_device_density.py tests/native/test_device_initial_states.py)
 mkdir -p "$folder"
 

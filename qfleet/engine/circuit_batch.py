@@ -192,7 +192,8 @@ class CircuitBatch:
             count, first = len(group.rows), group.rows[0]
             lines.append(
                 f"  {count} like circuit {first}: {group.numbers.shape[1]} numbers differ,"
-                f" {len(group.compiled.qubits)} qubits, {group.compiled.method}"
+                f" {len(group.compiled.qubits)} qubits, {group.compiled.method},"
+                f" {group.compiled.device}"
             )
         if len(largest) > _MAX_DESCRIBED:
             lines.append(f"  and {len(largest) - _MAX_DESCRIBED} groups")

@@ -172,7 +172,7 @@ def compile_circuit(
         initial_state: [2**N] amplitudes before the first gate, the first of the circuit's sorted
             qubits the most significant bit; |0...0> unless given.
         initial_states: True for a state per example instead, which calls take as
-            `initial_states`. All qubits of the circuit are simulated then, on the CPU.
+            `initial_states`. All qubits of the circuit are simulated then.
         method: "state_vector" evolves the state of each example. "subspace" does the same, but
             computes a batch from fewer states where these span all of them. "tensor_network"
             contracts the light cone of each Pauli string and needs the extra qfleet[network]; its

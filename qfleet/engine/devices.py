@@ -50,6 +50,9 @@ class Device:
 
 CPU = Device("cpu")
 
+FORMS = "GPUs evolve state vectors, and density matrices from |0...0> only"
+"""The programs that have a form for GPUs, as a part of a sentence."""
+
 
 def resolve(name: str | None) -> Device:
     """Return the device of a name.
@@ -194,8 +197,7 @@ def warn_once(what: str, device: Device) -> None:
     if device.kind in ("cpu", "auto"):
         return
     warnings.warn(
-        f"{what} runs on the CPU, not on {device}: GPUs evolve state vectors, and density matrices"
-        " from |0...0> only",
+        f"{what} runs on the CPU, not on {device}: {FORMS}",
         stacklevel=6,  # the caller of `compile_circuit`, which is decorated
     )
 

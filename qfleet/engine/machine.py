@@ -13,11 +13,18 @@ class Machine:
         real_bytes: Bytes per real number of a program, 4 or 8.
         threads: Threads that run the program; those of the library unless given.
         device: Holds the program's states.
+        wanted: The device that was asked for; it is named if it is another one.
     """
 
-    def __init__(self, real_bytes: int, threads: int | None = None, device: Device = CPU) -> None:
+    def __init__(
+        self,
+        real_bytes: int,
+        threads: int | None = None,
+        device: Device = CPU,
+        wanted: Device = CPU,
+    ) -> None:
         self.real_bytes, self.device = real_bytes, device
-        self._threads = threads
+        self._threads, self._wanted = threads, wanted
 
     @property
     def threads(self) -> int:
@@ -80,5 +87,9 @@ class Machine:
         return self.titled(text)
 
     def titled(self, text: str) -> str:
-        """Return a description after a line with the device, unless that is the CPU."""
-        return text if self.device == CPU else f"{devices.describe(self.device)}\n{text}"
+        """Return a description after a line with the device, unless that is the wanted CPU."""
+        if self.device != CPU:
+            return f"{devices.describe(self.device)}\n{text}"
+        if self._wanted.kind in ("cpu", "auto"):
+            return text
+        return f"device: {CPU}, not {self._wanted}: {devices.FORMS}\n{text}"

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from qfleet.compiler.any_program import AnyProgram
+from qfleet.engine import devices
 from qfleet.engine.basis_states import bits_of
 from qfleet.engine.program_handle import InitialStates, ProgramHandle, make_batch
 
@@ -21,6 +22,8 @@ class MeasuredProgram:
     """
 
     def __init__(self, program: AnyProgram, dtype: DTypeLike) -> None:
+        wanted = devices.resolve(None)
+        devices.warn_once("a circuit with noise or measurements before its end", wanted)
         written = program.serialized(np.dtype(dtype).name)
         self._core = ProgramHandle(written.serialized, np.dtype(dtype).itemsize // 2)
         self._order = np.array(written.bit_order, np.int64)

@@ -31,14 +31,15 @@ class PreparedCircuit:
     def __init__(
         self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
     ) -> None:
-        place = device_choice.choose(devices.resolve(device), program, dtype)
+        wanted = devices.resolve(device)
+        place = device_choice.choose(wanted, program, dtype)
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits, self.readouts = program.qubits, program.readouts
         self.method, self.has_hvp = program.method, program.has_hvp
         self.takes_states = program.takes_states
         self.dtype = np.dtype(dtype)
         self._source = program
-        self._machine = Machine(self.dtype.itemsize // 2, device=place)
+        self._machine = Machine(self.dtype.itemsize // 2, device=place, wanted=wanted)
         program.require_memory(self._machine, 1)
         written = program.serialized(dtype)
         self.program = ExponentProgram(

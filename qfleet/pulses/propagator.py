@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import flag, integer
 from qfleet.engine.arguments import checked_array, checked_values
+from qfleet.engine.devices import resolve, warn_once
 from qfleet.errors import ArgumentError
 from qfleet.pulses import native
 from qfleet.pulses.channels import ControlChannel
@@ -77,6 +78,7 @@ class Propagator:
                     f"devices[{at}] has other levels, couplings or drive frequencies than"
                     " devices[0]: use Transmons.perturbed"
                 )
+        warn_once("the evolution of pulses", resolve(None))
 
     @property
     def levels(self) -> tuple[int, ...]:

@@ -33,7 +33,8 @@ class StatelessSimulator(EngineSimulator):
         self.takes_states = program.takes_states
         self.takes_matrices = program.method == "density_matrix"
         self.dtype = REAL_DTYPES[dtype]
-        self._device = device_choice.choose(devices.resolve(None), program, dtype)
+        self._wanted = devices.resolve(None)
+        self._device = device_choice.choose(self._wanted, program, dtype)
         if self._device != CPU:
             # An error of an operation would be an OpError.
             devices.require_device(self._device, self.dtype.size)
@@ -47,9 +48,8 @@ class StatelessSimulator(EngineSimulator):
 
     def describe(self, batch: int | None = None) -> str:
         """Describe the program and its memory."""
-        return self.program.describe(
-            Machine(self.dtype.size, self._threads, self._device), batch or 1
-        )
+        machine = Machine(self.dtype.size, self._threads, self._device, self._wanted)
+        return self.program.describe(machine, batch or 1)
 
     def state(
         self, angles: tf.Tensor, parameters: tf.Tensor, *initial_states: tf.Tensor

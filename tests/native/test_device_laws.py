@@ -1,11 +1,9 @@
 """Laws of programs on a device: equal to the CPU's, or refused in one sentence."""
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
 from itertools import pairwise
 from random import Random
-from typing import get_args
 
 import cirq
 import numpy as np
@@ -13,8 +11,7 @@ import pytest
 import sympy
 
 import qfleet
-from qfleet.compiler.choose_method import Method
-from qfleet.engine import devices, library
+from qfleet.engine import library
 from tests.support.device_library import DEVICE, build_device_library
 from tests.support.random_circuits import INPUTS, PARAMETERS, TABLES
 
@@ -25,9 +22,6 @@ QUBITS = cirq.LineQubit.range(11)
 BATCH = 5
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 FIXED = (8, 6, 5, 3)  # gates of the kind `fixed`, by width
-METHODS = [(one, False) for one in get_args(Method)]
-METHODS += [(one, True) for one in get_args(Method) if one != "tensor_network"]
-ON_DEVICE = {"auto", "state_vector", "subspace", "density_matrix"}
 ROTATIONS = [cirq.ry(SYMBOLS[at % 7] + at).on(one) for at, one in enumerate(QUBITS)]
 CHAIN = [cirq.CZ(one, other) for one, other in pairwise(QUBITS)]
 
@@ -76,32 +70,6 @@ def test_each_kind_of_gate_equals_the_cpus(width: int, kind: str) -> None:
     observable = cirq.Y(QUBITS[0]) * cirq.X(QUBITS[width]) + 0.3 * cirq.Z(QUBITS[0])
     for number in range(FIXED[width - 1] if kind.startswith("fixed") else 1):
         require_equal(draw_circuit(width, kind, number), [observable])
-
-
-@pytest.mark.parametrize(("method", "takes_states"), METHODS)
-def test_each_method_is_on_the_device_or_warned_of(method: str, takes_states: bool) -> None:
-    devices.warn_once.cache_clear()
-    observables = [cirq.Z(QUBITS[0]) * cirq.X(QUBITS[2])]
-    circuit = cirq.Circuit(ROTATIONS[:3], CHAIN[:2])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        compiled = qfleet.compile(
-            circuit,
-            INPUTS,
-            PARAMETERS,
-            observables,
-            method=method,
-            initial_states=takes_states,
-            device=DEVICE,
-        )
-    sentences = [str(one.message) for one in caught]
-    if method in ON_DEVICE and not (takes_states and method == "density_matrix"):
-        assert str(compiled.device) == str(devices.resolve(DEVICE))
-        assert not sentences
-    else:
-        assert compiled.device == devices.CPU
-        assert len(sentences) == 1
-        assert "runs on the CPU" in sentences[0]
 
 
 # A thread block measures 64 strings at a time; 11 qubits have thread blocks of their own.

@@ -101,7 +101,7 @@ class NetworkProgram(AnyProgram):
 
     def describe(self, machine: "Machine", batch: int, spanning: int | None = None) -> str:
         """Describe the networks and their memory; see `AnyProgram`."""
-        return (
+        return machine.titled(
             f"tensor networks, native engine, {machine.instruction_set}, {machine.lanes} lanes of"
             f" {machine.real}: {self}\nmemory: {self.contraction.bytes(machine):,} bytes on"
             f" {machine.threads} threads; {machine.free_bytes:,} bytes are free"
