@@ -35,7 +35,6 @@ def _excluded(model: ModelSettings, data: DataSettings, training: TrainingSettin
     return (
         f"SIMULATOR={model.simulator}" * (model.simulator != "qfleet")
         or f"METHOD={model.method}" * (model.method not in ("auto", "state_vector"))
-        or f"DEVICE={model.device}" * model.device.startswith("cuda")
         or f"NOISE={short_name(model.noise)}" * model.has_noise
         or f"SAMPLER={model.sampler}" * bool(model.sampler)
         or f"SHOTS={model.shots}" * model.has_shots

@@ -88,6 +88,7 @@ def test_number_of_a_gpu_is_for_this_machine_only(target: str) -> None:
         ([], "auto"),
         (["DEVICE=cuda"], "cuda"),
         (["DEVICE=cuda", "REPRODUCIBLE=true"], "cuda"),
+        (["DEVICE=cuda", "MODEL=kernel"], "cuda"),
         (["REPRODUCIBLE=true"], "cpu"),
         (["STATE_SHARDS=2"], "cpu"),
         (["SIMULATOR=tensorflow"], "cpu"),
