@@ -12,7 +12,8 @@ from common.commands import command
 from common.errors import SettingsError, run_main
 from common.settings.noise_file import FOLDER
 from common.text import did_you_mean
-from qfleet.devices.calibration import OF_PULSES, Calibration
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.rates import OF_PULSES
 
 
 def main(args: Sequence[str] | None = None) -> int:

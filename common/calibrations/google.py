@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.qubit_names import ordered
+from qfleet.devices.rates import PairCalibration, QubitCalibration
 from qfleet.noise_rates import MAX_READOUT_ERROR
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.qubit_names import ordered
+from qfleet.devices.rates import PairCalibration, QubitCalibration
 from qfleet.noise_rates import MAX_READOUT_ERROR
 
 PREFIX = "ibm_"

@@ -7,17 +7,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration
+    from qfleet.devices.calibration import Calibration
     from qfleet.devices.coherent import with_coherent_errors
     from qfleet.devices.fidelity import predict_fidelity
     from qfleet.devices.mapping import MappedCircuit, map_to_device
     from qfleet.devices.noise import add_device_noise
+    from qfleet.devices.rates import PairCalibration, QubitCalibration
 
 _MODULES = {
     "Calibration": "calibration",
     "MappedCircuit": "mapping",
-    "PairCalibration": "calibration",
-    "QubitCalibration": "calibration",
+    "PairCalibration": "rates",
+    "QubitCalibration": "rates",
     "add_device_noise": "noise",
     "map_to_device": "mapping",
     "predict_fidelity": "fidelity",

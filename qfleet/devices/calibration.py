@@ -1,15 +1,23 @@
 """Calibrations of devices: rates and times of each qubit and of each pair. Imports no package."""
 
 import hashlib
-import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import ClassVar, Self, TypeVar
 
 from qfleet.argument_checks import TEXT, instance, items, shown
+from qfleet.devices.qubit_names import QUBIT, Pair, ordered, qubit_order
+from qfleet.devices.rates import (
+    VALUES,
+    PairCalibration,
+    QubitCalibration,
+    Rates,
+    Values,
+    names_of,
+    numbers_text,
+)
 from qfleet.errors import NoiseError
-from qfleet.noise_rates import MAX_ANGLE, MAX_READOUT_ERROR
 
 GATES = ("cz", "sqrt_iswap")
 """Two-qubit gates of devices; cx and ecr are cz between gates on one qubit."""
@@ -30,140 +38,13 @@ MAX_INLINE = 4000
 _MAX_NAME = 60
 _MAX_SHOWN = 200
 
-MAX_TIME = 1e9
 MAX_QUBITS = 10_000
 
-_QUBIT = re.compile(r"[0-9]{1,5}(_[0-9]{1,5})?")
 _INLINE = re.compile(rf"{INLINE}({NAME}):([a-z_]+):([a-z_]+);(.*)", re.ASCII)
 
-OF_PULSES = ("frequency", "anharmonicity", "drive_strength", "exchange", "zz")
-"""Numbers that pulses need, and noise does not: the text of a calibration leaves them out."""
+_Kind = TypeVar("_Kind", bound=Rates)
 
-Pair = tuple[str, str]
-"""Two qubits, sorted by `qubit_order`."""
-
-Values = Mapping[str, object]
-
-_VALUES = instance(Mapping, "a mapping of names to values")
 _NAMES = items(TEXT, "a sequence of names of qubits")
-
-
-@dataclass(frozen=True)
-class _Rates:
-    """Base of the numbers of a qubit or a pair, which all have a default."""
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            low, most = _BOUNDS[one.name]
-            value = getattr(self, one.name)
-            try:
-                found = math.nan if isinstance(value, str | bytes | bool) else float(value)
-            except (TypeError, ValueError, OverflowError):
-                found = math.nan
-            if not low <= found <= most:
-                text = shown(value) if math.isnan(found) else f"{found:.15g}"
-                raise NoiseError(
-                    f"{one.name} {text} is out of range: use a number from {low:g} to {most:g}"
-                    f"{_UNITS.get(one.name, '')}"
-                )
-
-    @classmethod
-    def from_values(cls, values: Values) -> Self:
-        """Read numbers or their texts, by name.
-
-        Raises:
-            NoiseError: A name is unknown, or a value is not a number, or out of range.
-            ArgumentError: `values` is not a mapping.
-        """
-        _VALUES(values, "values")
-        known = [one.name for one in fields(cls)]
-        numbers: dict[str, float] = {}
-        for name, value in values.items():
-            if name not in known:
-                raise NoiseError(f"{str(name)[:40]} is unknown: use {', '.join(known)}")
-            try:
-                numbers[name] = float(value)  # type: ignore[arg-type]
-            except (TypeError, ValueError):
-                raise NoiseError(f"{name} is not a number: {str(value)[:40]}") from None
-        return cls(**numbers)
-
-    def values(self) -> dict[str, float]:
-        """Return the numbers that are not the default, by name."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {one.name: found[one.name] for one in fields(self) if found[one.name] != one.default}
-
-
-@dataclass(frozen=True)
-class QubitCalibration(_Rates):
-    """A qubit.
-
-    Attributes:
-        t1: Relaxation time in microseconds.
-        t2: Coherence time in microseconds; at most 2 `t1` counts.
-        error: Average infidelity of a pulse.
-        duration: Time of a pulse in nanoseconds.
-        p01: Probability to read 1 for |0>.
-        p10: Probability to read 0 for |1>.
-        over_rotation: Coherent error: excess of each pulse in radians.
-        frequency: Between the lowest two levels, in GHz; 0 if unknown.
-        anharmonicity: Frequency between the levels 1 and 2, less `frequency`, in GHz; 0 if unknown.
-        drive_strength: Real amplitude of a drive, divided by that of the pulse.
-    """
-
-    t1: float = math.inf
-    t2: float = math.inf
-    error: float = 0.0
-    duration: float = 0.0
-    p01: float = 0.0
-    p10: float = 0.0
-    over_rotation: float = 0.0
-    frequency: float = 0.0
-    anharmonicity: float = 0.0
-    drive_strength: float = 1.0
-
-
-@dataclass(frozen=True)
-class PairCalibration(_Rates):
-    """Two qubits with a two-qubit gate.
-
-    Attributes:
-        error: Average infidelity of the gate.
-        duration: Time of the gate in nanoseconds.
-        crosstalk: Coherent error: angle in radians of exp(-i angle / 2 Z Z) after each gate.
-        exchange: g/2pi of the coupling g (a^dagger b + a b^dagger), in GHz; 0 if unknown.
-        zz: Frequency of |11> less those of |01> and |10>, in GHz.
-    """
-
-    error: float = 0.0
-    duration: float = 0.0
-    crosstalk: float = 0.0
-    exchange: float = 0.0
-    zz: float = 0.0
-
-
-_Kind = TypeVar("_Kind", bound=_Rates)
-
-_BOUNDS = {
-    "t1": (1e-6, math.inf),
-    "t2": (1e-6, math.inf),
-    "error": (0.0, 1.0),
-    "duration": (0.0, MAX_TIME),
-    "p01": (0.0, MAX_READOUT_ERROR),
-    "p10": (0.0, MAX_READOUT_ERROR),
-    "over_rotation": (-MAX_ANGLE, MAX_ANGLE),
-    "crosstalk": (-MAX_ANGLE, MAX_ANGLE),
-    "frequency": (0.0, 100.0),
-    "anharmonicity": (-10.0, 10.0),
-    "drive_strength": (1e-3, 100.0),
-    "exchange": (-10.0, 10.0),
-    "zz": (-10.0, 10.0),
-}
-_UNITS = {
-    **dict.fromkeys(("t1", "t2"), " microseconds"),
-    "duration": " ns",
-    **dict.fromkeys(("over_rotation", "crosstalk"), " radians"),
-    **dict.fromkeys(("frequency", "anharmonicity", "exchange", "zz"), " GHz"),
-}
 
 
 @dataclass(frozen=True)
@@ -200,7 +81,7 @@ class Calibration:
         if not 1 <= len(self.qubits) <= MAX_QUBITS:
             raise NoiseError(f"there are {len(self.qubits)} qubits: use 1 to {MAX_QUBITS:,}")
         for one in self.qubits:
-            if not isinstance(one, str) or not _QUBIT.fullmatch(one):
+            if not isinstance(one, str) or not QUBIT.fullmatch(one):
                 raise NoiseError(f"{str(one)[:40]!r} is not a qubit: write a number, or row_column")
         for pair in self.pairs:
             if not isinstance(pair, tuple) or [*map(type, pair)] != [str, str]:
@@ -231,7 +112,7 @@ class Calibration:
             NoiseError: Something is missing, unknown or out of range.
             ArgumentError: `values` is not a mapping.
         """
-        _VALUES(values, "values")
+        VALUES(values, "values")
         if unknown := {*map(str, values)} - {*cls.KEYS}:
             raise NoiseError(f"{min(unknown)[:40]} is unknown: use {', '.join(cls.KEYS)}")
         for key in ("name", "gate", "pulse", "qubits"):
@@ -268,7 +149,7 @@ class Calibration:
         for item in items.split(";"):
             key, _, numbers = item.partition("=")
             kind = PairCalibration if "-" in key else QubitCalibration
-            names = _names_of(kind, pulses=True)
+            names = names_of(kind, pulses=True)
             split = numbers.split(",")
             target = pairs if "-" in key else qubits
             if len(split) > len(names) or key in target:
@@ -291,8 +172,10 @@ class Calibration:
         Args:
             pulses: Include OF_PULSES, with ten digits.
         """
-        items = [f"{name}={_numbers(one, pulses)}" for name, one in self.qubits.items()]
-        items += [f"{'-'.join(pair)}={_numbers(one, pulses)}" for pair, one in self.pairs.items()]
+        items = [f"{name}={numbers_text(one, pulses)}" for name, one in self.qubits.items()]
+        items += [
+            f"{'-'.join(pair)}={numbers_text(one, pulses)}" for pair, one in self.pairs.items()
+        ]
         return ";".join([f"{INLINE}{self.name}:{self.gate}:{self.pulse}", *items])
 
     def part(self, names: Collection[str]) -> "Calibration":
@@ -331,17 +214,7 @@ def short_name(noise: str) -> str:
     return f"{name[:_MAX_NAME]} (sha256 {digest[:12]})"
 
 
-def qubit_order(name: str) -> tuple[int, ...]:
-    """Return the key by which qubits are sorted; other names come first."""
-    return tuple(int(one) for one in name.split("_")) if _QUBIT.fullmatch(name) else ()
-
-
-def ordered(first: str, second: str) -> Pair:
-    """Return two qubits in order."""
-    return (first, second) if qubit_order(first) <= qubit_order(second) else (second, first)
-
-
-def _require_entries(entries: object, name: str, kind: type[_Rates]) -> None:
+def _require_entries(entries: object, name: str, kind: type[Rates]) -> None:
     """Check that all values of a mapping are of one type."""
     wanted = f"a mapping to {kind.__name__}"
     each = instance(kind, f"a {kind.__name__}")
@@ -365,18 +238,3 @@ def _read(kind: type[_Kind], title: str, values: Values) -> _Kind:
         return kind.from_values(values)
     except NoiseError as error:
         raise NoiseError(f"{title[:60]}: {error}") from None
-
-
-def _names_of(kind: type[_Rates], *, pulses: bool) -> list[str]:
-    """Return the names of the numbers in a text, in order."""
-    names = [one.name for one in fields(kind)]
-    return [name for name in names if pulses or name not in OF_PULSES]
-
-
-def _numbers(rates: _Rates, pulses: bool) -> str:
-    found = rates.values()
-    names = _names_of(type(rates), pulses=pulses)
-    while names and names[-1] not in found:
-        names.pop()
-    digits = {name: 10 if name in OF_PULSES else 4 for name in names}
-    return ",".join(f"{found[name]:.{digits[name]}g}" if name in found else "" for name in names)

@@ -4,7 +4,8 @@ import functools
 import heapq
 import math
 
-from qfleet.devices.calibration import Calibration, qubit_order
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.qubit_names import qubit_order
 from qfleet.errors import NoiseError
 
 MAX_LINE = 24

@@ -8,7 +8,9 @@ import cirq
 
 from qfleet.argument_checks import checked, integer
 from qfleet.circuit_checks import CIRCUIT
-from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.qubit_names import ordered
+from qfleet.devices.rates import PairCalibration, QubitCalibration
 from qfleet.devices.routing import qubit_name
 from qfleet.devices.timed_gate import TimedGate
 from qfleet.engine.arguments import checked_observables

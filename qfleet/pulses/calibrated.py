@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from qfleet.argument_checks import NAMES, integer
-from qfleet.devices.calibration import Calibration, QubitCalibration, ordered
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.qubit_names import ordered
+from qfleet.devices.rates import QubitCalibration
 from qfleet.errors import ArgumentError
 from qfleet.pulses.transmons import MAX_LEVELS, Coupling, Transmon, Transmons
 

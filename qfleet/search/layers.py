@@ -8,7 +8,8 @@ import cirq
 import sympy
 
 from qfleet.argument_checks import checked, instance, integer, items, shown
-from qfleet.devices.calibration import Calibration, qubit_order
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.qubit_names import qubit_order
 from qfleet.errors import ArgumentError
 from qfleet.search.space import MAX_GATES, Space, SpaceGate
 

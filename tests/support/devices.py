@@ -4,7 +4,7 @@ from pathlib import Path
 
 from common.calibrations.__main__ import write
 from qfleet.devices import Calibration, PairCalibration, QubitCalibration
-from qfleet.devices.calibration import ordered
+from qfleet.devices.qubit_names import ordered
 
 
 def made_up_device(

@@ -36,7 +36,7 @@ from qfleet.devices import (
     predict_fidelity,
     with_coherent_errors,
 )
-from qfleet.devices.calibration import PairCalibration
+from qfleet.devices.rates import PairCalibration
 from qfleet.errors import ArgumentError, LibraryError
 from qfleet.extrapolation import extrapolate
 from qfleet.noise_rates import NoiseRates, parse_rates

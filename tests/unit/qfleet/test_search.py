@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import sympy
 
-from qfleet.devices import Calibration, QubitCalibration, map_to_device
-from qfleet.devices.calibration import PairCalibration
+from qfleet.devices import Calibration, PairCalibration, QubitCalibration, map_to_device
 from qfleet.devices.noise import circuit_duration
 from qfleet.errors import ArgumentError, CircuitError, LibraryError, NoiseError
 from qfleet.problems import Hamiltonian, named
