@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from qfleet.argument_checks import choice, integer, items, number
+from qfleet.argument_checks import choice, instance, integer, items, number
 from qfleet.errors import ArgumentError
 
 Kind = Literal["in_phase", "quadrature", "detuning", "coupler"]
 KINDS = ("in_phase", "quadrature", "detuning", "coupler")
+MAX_BOUND = 1000.0
+"""Largest bound in rad/ns, the turns of 160 GHz; amplitudes in rad/s are above."""
+
 _QUBITS = items(integer(0), "a sequence of numbers of qubits")
 
 
@@ -41,8 +44,11 @@ class ControlChannel:
             raise ArgumentError(f"qubits is {self.qubits}: pass different numbers, at least one")
         if self.kind == "coupler" and len(self.qubits) != 2:
             raise ArgumentError(f"a coupler has the qubits {self.qubits}: pass two")
-        if number(self.bound, "bound") <= 0:
-            raise ArgumentError(f"bound is {self.bound}: pass an amplitude above 0 in rad/ns")
+        if not 0 < number(self.bound, "bound") <= MAX_BOUND:
+            raise ArgumentError(
+                f"bound is {self.bound:g}: pass an amplitude above 0 in rad/ns, up to"
+                f" {MAX_BOUND:g}, such as 0.3"
+            )
 
 
 def drive(*qubits: int, bound: float = 1.0) -> tuple[ControlChannel, ControlChannel]:
@@ -53,6 +59,12 @@ def drive(*qubits: int, bound: float = 1.0) -> tuple[ControlChannel, ControlChan
         bound: Largest amplitude of each in rad/ns.
     """
     return ControlChannel("in_phase", qubits, bound), ControlChannel("quadrature", qubits, bound)
+
+
+CONTROL_CHANNELS = items(
+    instance(ControlChannel, "a ControlChannel"), "a sequence of ControlChannel"
+)
+"""Check of an argument that has channels."""
 
 
 def require_qubits(channels: Sequence[ControlChannel], count: int, kinds: Sequence[str]) -> None:
@@ -66,9 +78,7 @@ def require_qubits(channels: Sequence[ControlChannel], count: int, kinds: Sequen
     Raises:
         ArgumentError: It has not.
     """
-    for at, channel in enumerate(channels):
-        if not isinstance(channel, ControlChannel):
-            raise ArgumentError(f"channels[{at}] is {channel!r}: pass a ControlChannel")
+    for at, channel in enumerate(CONTROL_CHANNELS(channels, "channels")):
         if channel.kind not in kinds:
             raise ArgumentError(
                 f"channels[{at}] is a {channel.kind}: this device has {', '.join(kinds)}"

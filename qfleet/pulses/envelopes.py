@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from qfleet.argument_checks import number
 from qfleet.engine.arguments import checked_values
 from qfleet.errors import ArgumentError
-from qfleet.pulses.grid import Grid
+from qfleet.pulses.grid import GRID, Grid
 
 Bound = tuple[float, float]
 
@@ -25,10 +25,16 @@ class Envelope(ABC):
 
     Attributes:
         is_linear: True if the amplitudes are linear in the numbers.
+
+    Raises:
+        ArgumentError: `grid` is not a Grid, or a number is out of range.
     """
 
     is_linear: ClassVar[bool] = False
     grid: Grid
+
+    def __post_init__(self) -> None:
+        GRID(self.grid, "grid")
 
     @property
     @abstractmethod
@@ -119,8 +125,7 @@ class Gaussian(Envelope):
 
     def _shape(self, sigma: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the shape and its derivative by sigma, [N] each."""
-        if sigma <= 0:
-            raise ArgumentError(f"sigma is {sigma:g}: pass a width above 0 in ns")
+        _require_width(sigma)
         middle = self.grid.duration / 2
         x = self.grid.times - middle
         bell = np.exp(-(x**2) / (2 * sigma**2))
@@ -147,6 +152,7 @@ class Drag(Gaussian):
     anharmonicity: float = -0.3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 1e-3 <= abs(number(self.anharmonicity, "anharmonicity")) <= 10:
             raise ArgumentError(f"anharmonicity is {self.anharmonicity:g}: pass GHz, such as -0.3")
 
@@ -176,6 +182,7 @@ class Drag(Gaussian):
 
     def _slope(self, sigma: float) -> tuple[np.ndarray, np.ndarray]:
         """Return -dI/dt / (2 pi anharmonicity) of amplitude 1, and its derivative by sigma."""
+        _require_width(sigma)
         middle = self.grid.duration / 2
         x = self.grid.times - middle
         bell = np.exp(-(x**2) / (2 * sigma**2))
@@ -228,6 +235,11 @@ class FlatTop(Envelope):
 def as_column(values: np.ndarray) -> np.ndarray:
     """Return samples [N] as those of one channel, [N, 1]."""
     return values[:, np.newaxis]
+
+
+def _require_width(sigma: float) -> None:
+    if sigma <= 0:
+        raise ArgumentError(f"sigma is {sigma:g}: pass a width above 0 in ns")
 
 
 def _erf(values: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qfleet.argument_checks import number
+from qfleet.argument_checks import instance, number
 from qfleet.errors import ArgumentError
 
 MAX_SAMPLES = 1_000_000
@@ -60,3 +60,7 @@ class Grid:
     def times(self) -> np.ndarray:
         """Middle of each sample in ns, [N] float64."""
         return (np.arange(self.samples) + 0.5) * self.dt
+
+
+GRID = instance(Grid, "a Grid")
+"""Check of an argument that has the samples."""

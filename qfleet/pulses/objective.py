@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import flag
+from qfleet.argument_checks import flag, instance
 from qfleet.engine.arguments import checked_values
 from qfleet.pulses.fidelity import Fidelities, GateFidelity
 from qfleet.pulses.propagator import Propagator
@@ -56,6 +56,8 @@ class GateObjective:
     def __init__(
         self, propagator: Propagator, pulse: Pulse, target: ArrayLike, *, virtual_z: bool = True
     ) -> None:
+        instance(Propagator, "a Propagator")(propagator, "propagator")
+        instance(Pulse, "a Pulse")(pulse, "pulse")
         flag(virtual_z, "virtual_z")
         propagator.require_pulse(pulse.channels, pulse.grid)
         self.propagator, self.pulse = propagator, pulse

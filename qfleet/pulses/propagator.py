@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import flag, integer
+from qfleet.argument_checks import flag, instance, integer, items
 from qfleet.engine.arguments import checked_array, checked_values
 from qfleet.engine.devices import resolve, warn_once
 from qfleet.errors import ArgumentError
 from qfleet.pulses import native
-from qfleet.pulses.channels import ControlChannel
-from qfleet.pulses.grid import Grid
+from qfleet.pulses.channels import CONTROL_CHANNELS, ControlChannel
+from qfleet.pulses.grid import GRID, Grid
 from qfleet.pulses.hamiltonian import ControlHamiltonian, ControlledDevice
 from qfleet.pulses.lindblad import dissipator, superoperator
 from qfleet.pulses.magnus import MagnusSteps
@@ -23,6 +23,10 @@ from qfleet.pulses.stepped_pulse import SteppedPulse
 Pullback = Callable[[np.ndarray], np.ndarray]
 MAX_STEPS_PER_SAMPLE = 4096
 MAX_DECAY_LEVELS = 16
+_DEVICES = items(
+    instance(ControlledDevice, "a device, such as Transmons"),
+    "a device, such as Transmons, or several",
+)
 _ROUNDING = 1e-6  # of a bound, for amplitudes in float32
 
 
@@ -55,15 +59,16 @@ class Propagator:
     decay: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "channels", tuple(self.channels))
+        object.__setattr__(self, "channels", CONTROL_CHANNELS(self.channels, "channels"))
+        GRID(self.grid, "grid")
         if not isinstance(self.devices, ControlledDevice):
-            object.__setattr__(self, "devices", tuple(self.devices))
-        if not self._devices or not all(isinstance(one, ControlledDevice) for one in self._devices):
-            raise ArgumentError("devices must be a device, such as Transmons, or several")
+            object.__setattr__(self, "devices", _DEVICES(self.devices, "devices"))
+        if not self._devices:
+            raise ArgumentError("devices is empty: pass a device, such as Transmons, or several")
         if not self.channels:
             raise ArgumentError("channels is empty: pass at least one, such as drive(0)")
-        if self.order not in (2, 4):
-            raise ArgumentError(f"order is {self.order!r}: pass 2 or 4")
+        if integer(2, 4)(self.order, "order") == 3:
+            raise ArgumentError("order is 3: pass 2 or 4")
         integer(1, MAX_STEPS_PER_SAMPLE)(self.steps_per_sample, "steps_per_sample")
         flag(self.decay, "decay")
         if self.decay and np.prod(self.levels) > MAX_DECAY_LEVELS:

@@ -9,10 +9,10 @@ import numpy as np
 import sympy
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import TEXT, number
+from qfleet.argument_checks import TEXT, instance, items, number, optional, shown
 from qfleet.engine.arguments import checked_values
 from qfleet.errors import ArgumentError
-from qfleet.pulses.channels import ControlChannel
+from qfleet.pulses.channels import CONTROL_CHANNELS, ControlChannel
 from qfleet.pulses.envelopes import Bound, Envelope
 from qfleet.pulses.grid import Grid
 
@@ -60,6 +60,20 @@ class GaussianFilter:
         return found
 
 
+_FILTER = instance(GaussianFilter, "a GaussianFilter")
+_ENVELOPE = instance(Envelope, "an Envelope, such as Drag")
+
+
+def _part(value: object, name: str) -> tuple[Envelope, object]:
+    pair = items(lambda one, _name: one, "(envelope, channels)")(value, name)
+    if len(pair) != 2:
+        raise ArgumentError(f"{name} is {shown(value)}: pass (envelope, channels)")
+    return _ENVELOPE(pair[0], f"{name}[0]"), pair[1]
+
+
+_PARTS = items(_part, "a sequence of (envelope, channels)")
+
+
 @dataclass(frozen=True)
 class Pulse:
     """Envelopes on channels: from trained numbers to the amplitudes of all channels.
@@ -74,7 +88,8 @@ class Pulse:
         channels: All channels, in the order of their first envelope.
 
     Raises:
-        ArgumentError: The envelopes have different samples, or another number of channels.
+        ArgumentError: The envelopes have different samples, or another number of channels, or an
+            argument has another type.
     """
 
     parts: Sequence[tuple[Envelope, ControlChannel | Sequence[ControlChannel]]]
@@ -86,17 +101,19 @@ class Pulse:
 
     def __post_init__(self) -> None:
         parts: list[tuple[Envelope, tuple[ControlChannel, ...]]] = []
-        for at, (envelope, channels) in enumerate(self.parts):
-            listed = (channels,) if isinstance(channels, ControlChannel) else tuple(channels)
+        optional(_FILTER)(self.filter, "filter")
+        for at, (envelope, channels) in enumerate(_PARTS(self.parts, "parts")):
+            one = (channels,) if isinstance(channels, ControlChannel) else channels
+            listed = CONTROL_CHANNELS(one, f"parts[{at}][1]")
             if len(listed) != envelope.width:
                 raise ArgumentError(
                     f"parts[{at}] has {len(listed)} channels: a {type(envelope).__name__} has"
                     f" {envelope.width}"
                 )
-            if envelope.grid != self.parts[0][0].grid:
+            if parts and envelope.grid != parts[0][0].grid:
                 raise ArgumentError(
                     f"parts[{at}] has the samples {envelope.grid}, and parts[0]"
-                    f" {self.parts[0][0].grid}: pass one grid to all envelopes"
+                    f" {parts[0][0].grid}: pass one grid to all envelopes"
                 )
             parts.append((envelope, listed))
         if not parts:

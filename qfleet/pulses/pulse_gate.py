@@ -9,7 +9,7 @@ import cirq
 import numpy as np
 import sympy
 
-from qfleet.argument_checks import instance, number
+from qfleet.argument_checks import instance, number, shown
 from qfleet.compiler.circuit import expressions
 from qfleet.compiler.circuit.numeric_functions import NumericResult
 from qfleet.devices.timed_gate import TimedGate
@@ -242,8 +242,8 @@ class PulseGate(TimedGate):
 
 def _numbers(values: Values, name: str, count: int, what: str) -> tuple[float | sympy.Expr, ...]:
     """Return numbers as such, and names as symbols."""
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
-        raise ArgumentError(f"{name} is {values!r}: pass a list of numbers or symbols")
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+        raise ArgumentError(f"{name} is {shown(values)}: pass a list of numbers or symbols")
     if len(values) != count:
         raise ArgumentError(f"{name} has {len(values)} items: pass one for each of {count} {what}")
     return tuple(_number(one, f"{name}[{at}]") for at, one in enumerate(values))

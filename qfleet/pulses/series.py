@@ -44,6 +44,7 @@ class _Series(Envelope):
     terms: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         integer(1, self.grid.samples)(self.terms, "terms")
 
     @property

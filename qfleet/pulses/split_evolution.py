@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from qfleet.argument_checks import instance, integer, number
 from qfleet.engine.arguments import checked_complex, checked_values, require_finite
 from qfleet.errors import ArgumentError
-from qfleet.pulses.channels import ControlChannel, require_qubits
-from qfleet.pulses.grid import MAX_SAMPLES, Grid
+from qfleet.pulses.channels import CONTROL_CHANNELS, ControlChannel, require_qubits
+from qfleet.pulses.grid import GRID, MAX_SAMPLES, Grid
 from qfleet.pulses.hamiltonian import MAX_DIMENSION, lowering
 from qfleet.pulses.propagator import Propagator
 from qfleet.pulses.split_native import SplitOperation, SplitSteps
@@ -67,7 +67,8 @@ class SplitEvolution:
 
     def __post_init__(self) -> None:
         instance(Transmons, "Transmons")(self.device, "device")
-        object.__setattr__(self, "channels", tuple(self.channels))
+        object.__setattr__(self, "channels", CONTROL_CHANNELS(self.channels, "channels"))
+        GRID(self.grid, "grid")
         require_qubits(self.channels, len(self.device.qubits), CHANNELS)
         integer(1, MAX_STEPS // self.grid.samples)(self.steps_per_sample, "steps_per_sample")
         integer(max(self.device.levels), MAX_DIMENSION)(self.block, "block")
