@@ -22,7 +22,7 @@ class PulseExponents(NumericFunction):
     passes, one for each Pauli word.
 
     Attributes:
-        propagator: Of one device without decay, on one or two qubits.
+        propagator: Of one device without decay, on one to three qubits.
         pulse: The envelopes.
     """
 

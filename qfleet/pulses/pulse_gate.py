@@ -23,7 +23,7 @@ from qfleet.pulses.pulse import Pulse
 from qfleet.pulses.pulse_exponents import PulseExponents
 from qfleet.pulses.unitary_angles import Exponential, generators
 
-MAX_TRAINED_QUBITS = 2
+MAX_TRAINED_QUBITS = 3
 MAX_SAVED = 100_000_000
 """Most steps times numbers of a gate in a file, which may be another user's."""
 
@@ -39,7 +39,7 @@ class PulseGate(TimedGate):
     Its matrix is the unitary that is closest to the propagator between the levels 0 and 1, after
     virtual rotations about Z. What leaks is lost in the matrix: see `leakage`.
 
-    A gate with symbols acts on one or two qubits. Its values and first derivatives are exact. It
+    A gate with symbols acts on one to three qubits. Its values and first derivatives are exact. It
     has no second derivatives.
 
     Args:

@@ -12,7 +12,17 @@ import sympy
 import qfleet
 from qfleet.circuits.circuit_json import from_json, to_json
 from qfleet.errors import ArgumentError, CircuitError
-from qfleet.pulses import Grid, PiecewiseConstant, Propagator, Pulse, PulseGate, Transmons, drive
+from qfleet.pulses import (
+    BSplineSeries,
+    Coupling,
+    Grid,
+    PiecewiseConstant,
+    Propagator,
+    Pulse,
+    PulseGate,
+    Transmons,
+    drive,
+)
 from qfleet.pulses.unitary_angles import Exponential, generators, matrix_exponents
 from tests.support.pulse_circuits import (
     NAMES,
@@ -40,7 +50,7 @@ def direction(at: int) -> np.ndarray:
     return np.eye(len(POINT))[at]
 
 
-@pytest.mark.parametrize("qubits", [1, 2])
+@pytest.mark.parametrize("qubits", [1, 2, 3])
 def test_exponentials_have_the_matrix(qubits: int) -> None:
     size = 2**qubits
     matrices = [cirq.testing.random_unitary(size, random_state=seed) for seed in range(5)]
@@ -192,13 +202,39 @@ def test_values_above_a_bound_and_leakage_are_refused() -> None:
         compiled.value_and_gradient(None, [0.8, 0.0, 3.0])
 
 
-def test_pulse_of_three_qubits_with_symbols_is_refused() -> None:
+@pytest.mark.nightly
+def test_pulse_of_three_qubits_has_values_and_gradients() -> None:
+    device = replace(PAIR, qubits=(*PAIR.qubits, replace(TRANSMON, frequency=4.95)))
+    device = replace(device, couplings=(*PAIR.couplings, Coupling(1, 2, exchange=0.02)))
+    grid = Grid(6, 1)
+    pulse = Pulse([(BSplineSeries(grid, 2), drive(at)[0]) for at in range(3)])
+    propagator = Propagator(device, pulse.channels, grid, order=4, steps_per_sample=4)
+    a, s, b = sympy.symbols("a s b")
+    gate = PulseGate(propagator, pulse, [a, 0.1 * b, 0.05 * s, 0.2, 0.1 * a, b / 2], ["v", 0, "b"])
+    qubits = cirq.LineQubit.range(4)
+    outer = cirq.CZ(*qubits[2:])
+    circuit = cirq.Circuit(circuit_of(one_qubit_gate())[:2], cirq.H(qubits[2]), outer)
+    circuit += cirq.Circuit(gate(*qubits[:3]), outer, cirq.H.on_each(qubits[2:]))
+    observables = [*OBSERVABLES, cirq.Y(qubits[2]) * cirq.Z(qubits[3]) * cirq.Z(qubits[0])]
+    compiled = qfleet.compile(circuit, ["x", "y"], NAMES, observables)
+    upstream = np.random.default_rng(2).normal(size=(3, 3))
+    values, gradients = compiled.value_and_gradient(ROWS, POINT, upstream)
+    bound = cirq.resolve_parameters(circuit, dict(zip(NAMES, POINT.tolist(), strict=True)))
+    wanted = qfleet.compile(bound, ["x", "y"], observables=observables).expectation(ROWS)
+    np.testing.assert_allclose(values, wanted, atol=1e-11)
+    for at, found in enumerate(gradients.parameters):
+        change = derivative(lambda h, at=at: compiled.expectation(ROWS, POINT + h * direction(at)))
+        np.testing.assert_allclose(found, (upstream * change).sum(), atol=1e-7)
+    assert np.abs(gradients.parameters).min() > 1e-4
+
+
+def test_pulse_of_four_qubits_with_symbols_is_refused() -> None:
     grid = Grid(4, 1)
     pulse = Pulse([(PiecewiseConstant(grid), drive(2)[0])])
-    device = Transmons([replace(TRANSMON, levels=2)] * 3)
+    device = Transmons([replace(TRANSMON, levels=2)] * 4)
     gate = PulseGate(Propagator(device, pulse.channels, grid), pulse, sympy.symbols("c:4"))
-    qubits = cirq.LineQubit.range(3)
-    with pytest.raises(CircuitError, match="use at most 2 qubits"):
+    qubits = cirq.LineQubit.range(4)
+    with pytest.raises(CircuitError, match="use at most 3 qubits"):
         qfleet.compile(cirq.Circuit(gate(*qubits)), observables=cirq.Z(qubits[0]))
     resolved = cirq.resolve_parameters(gate, {f"c{at}": 0.1 for at in range(4)})
     values = qfleet.compile(cirq.Circuit(resolved(*qubits)), observables=cirq.Z(qubits[2]))
