@@ -32,6 +32,7 @@ def populations(propagator: Propagator, amplitudes: ArrayLike) -> np.ndarray:
     Raises:
         ArgumentError: The propagator has several devices or decay, or as for its call.
     """
+    instance(Propagator, "a Propagator")(propagator, "propagator")
     if propagator.decay or propagator.count > 1:
         raise ArgumentError("the propagator has decay or several devices: pass one device without")
     states = np.eye(propagator.dimension)[computational_places(propagator.levels)]
@@ -79,6 +80,7 @@ def amplitude_table(gate: PulseGate) -> str:
     Raises:
         ArgumentError: The gate has symbols.
     """
+    instance(PulseGate, "a PulseGate")(gate, "gate")
     amplitudes, grid = gate.amplitudes, gate.propagator.grid
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import integer, number
+from qfleet.argument_checks import instance, integer, number
 from qfleet.pulses.objective import GateObjective, GateResult
 from qfleet.pulses.recorded import RecordedEvaluations
 
@@ -36,6 +36,7 @@ def optimize(
         ArgumentError: `values` has another shape, or a number is not finite; or as for
             `RecordedEvaluations`.
     """
+    instance(GateObjective, "a GateObjective")(objective, "objective")
     integer(1)(iterations, "iterations")
     number(infidelity, "infidelity")
     from scipy.optimize import minimize  # takes half a second

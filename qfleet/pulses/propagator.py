@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import flag, instance, integer, items
-from qfleet.engine.arguments import checked_array, checked_values
+from qfleet.argument_checks import flag, instance, integer, items, number
+from qfleet.engine.arguments import checked_array, checked_complex, checked_values
 from qfleet.engine.devices import resolve, warn_once
 from qfleet.errors import ArgumentError
 from qfleet.pulses import native
@@ -150,7 +150,9 @@ class Propagator:
         unitaries, products, coefficients = self._evolve(checked)
 
         def pullback(upstream: np.ndarray) -> np.ndarray:
-            wanted = np.asarray(upstream, np.complex128).reshape(len(products), *products.shape[2:])
+            reason = "the propagators have this shape"
+            given = checked_complex(upstream, unitaries.shape, "upstream", because=reason)
+            wanted = given.astype(np.complex128).reshape(len(products), *products.shape[2:])
             seeds = native.seeds(products, wanted)
             by_coefficient = native.gradient(
                 self._matrices, coefficients, seeds, unitary=not self.decay
@@ -218,6 +220,7 @@ class Propagator:
         Raises:
             ArgumentError: 4096 steps per sample are not enough.
         """
+        number(tolerance, "tolerance")
         steps = self.steps_per_sample
         while (error := (found := self._with_steps(steps)).error(amplitudes)) > tolerance:
             if 4 * steps > MAX_STEPS_PER_SAMPLE:

@@ -14,7 +14,7 @@ from qfleet.engine.arguments import checked_values
 from qfleet.errors import ArgumentError
 from qfleet.pulses.channels import CONTROL_CHANNELS, ControlChannel
 from qfleet.pulses.envelopes import Bound, Envelope
-from qfleet.pulses.grid import Grid
+from qfleet.pulses.grid import GRID, Grid
 
 MAX_FILTERED = 10_000  # samples
 MAX_TABLE = 100_000  # amplitudes of all numbers of a linear pulse
@@ -46,6 +46,7 @@ class GaussianFilter:
         Raises:
             ArgumentError: There are too many samples for a matrix.
         """
+        GRID(grid, "grid")
         if grid.samples > MAX_FILTERED:
             raise ArgumentError(
                 f"the pulse has {grid.samples:,} samples: a filter takes at most {MAX_FILTERED:,}"

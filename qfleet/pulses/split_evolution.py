@@ -122,8 +122,10 @@ class SplitEvolution:
         final = pulse.forward(self._start(state))
 
         def pullback(upstream: np.ndarray) -> np.ndarray:
-            wanted = np.asarray(upstream, np.complex128).reshape(self.dimension)
-            by_block = iter(pulse.backward(final, wanted))
+            wanted = checked_complex(
+                upstream, final.shape, "upstream", because="the state has this shape"
+            )
+            by_block = iter(pulse.backward(final, wanted.astype(np.complex128)))
             found = np.zeros_like(repeated)
             for one in self._blocks:
                 if one.columns:
@@ -167,6 +169,8 @@ class SplitEvolution:
             return pulse.steps(sample * each, (sample + 1) * each)
 
         start = self._start(state)
+        if not np.linalg.norm(start):
+            raise ArgumentError("state is 0: pass a state of norm 1")
         made = Trajectories(
             self.device.qubits, self.grid, lambda sample, before: steps(sample).forward(before)
         )

@@ -27,7 +27,10 @@ from qfleet.pulses import (
     SplitEvolution,
     Transmon,
     Transmons,
+    amplitude_table,
     drive,
+    optimize,
+    populations,
 )
 
 QUBIT = Transmon(5.0, -0.3, 3)
@@ -77,6 +80,36 @@ def test_wrong_argument_is_refused_by_name(make: Callable[..., Any], name: str) 
         message = str(found.value)
         assert name in message, (value, message)
         assert "\n" not in message
+
+
+AMPLITUDES = np.zeros((16, 2))
+SPLIT = SplitEvolution(DEVICE, CHANNELS, GRID)
+METHODS: list[tuple[str, Callable[[Any], object]]] = [
+    ("tolerance", lambda value: PROPAGATOR.within(value, AMPLITUDES)),
+    ("tolerance", lambda value: SPLIT.within(value, AMPLITUDES)),
+    ("amplitudes", PROPAGATOR),
+    ("amplitudes", SPLIT),
+    ("state", lambda value: SPLIT(AMPLITUDES, value)),
+    ("upstream", PROPAGATOR.with_pullback(AMPLITUDES)[1]),
+    ("upstream", SPLIT.with_pullback(AMPLITUDES)[1]),
+    ("grid", GaussianFilter(0.3).matrix),
+    ("parameters", PULSE.sample),
+    ("objective", lambda value: optimize(value, np.zeros(4))),
+    ("propagator", lambda value: populations(value, AMPLITUDES)),
+    ("gate", amplitude_table),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), METHODS)
+def test_wrong_argument_of_a_call_is_refused(name: str, call: Callable[[Any], object]) -> None:
+    for value in (math.nan, "3", b"3", object(), np.full(5, math.nan), [[1, 2], [3]]):
+        with pytest.raises(ArgumentError, match=name):
+            call(value)
+
+
+def test_state_without_norm_has_no_trajectories() -> None:
+    with pytest.raises(ArgumentError, match="state is 0"):
+        SPLIT.trajectories(AMPLITUDES, 2, state=np.zeros(3))
 
 
 @pytest.mark.parametrize(
