@@ -27,6 +27,8 @@ TASKS = {
     "pulses": ("TASK=energy", "DATA=tfim:3:0.8,1.2", "MODEL=hybrid-pulse", "LAYERS=1", "QUBITS=3"),
     "state": ("TASK=state", "DATA=ghz", "MODEL=hardware-efficient", "QUBITS=3", "EPOCHS=80"),
     "driven": ("MODEL=hybrid-pulse", "QUBITS=3", "LAYERS=1", "TRAIN_EXAMPLES=64"),
+    "driven number": ("TASK=regression", "MODEL=pulse", "QUBITS=4", "LAYERS=1"),
+    "hybrid number": ("TASK=regression", "MODEL=hybrid-pulse", "QUBITS=4", "LAYERS=1"),
     "pulse state": ("TASK=state", "DATA=w", "MODEL=pulse", "QUBITS=2", "LAYERS=1"),
 }  # fmt: skip
 
@@ -45,7 +47,7 @@ def table(folder: Path) -> Path:
 
 
 def settings(task: str, folder: Path) -> tuple[str, ...]:
-    data = (f"DATA={table(folder)}",) if task == "number" else ()
+    data = (f"DATA={table(folder)}",) if "TASK=regression" in TASKS[task] else ()
     return (*TASKS[task], *data, "INITIALIZATIONS=1", "RUN=r")
 
 
@@ -135,7 +137,18 @@ def test_task_is_reproducible_with_any_workers(start, tmp_path, task):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "task", ["classes", "number", "energy", "pulses", "state", "driven", "pulse state"]
+    "task",
+    [
+        "classes",
+        "number",
+        "energy",
+        "pulses",
+        "state",
+        "driven",
+        "driven number",
+        "hybrid number",
+        "pulse state",
+    ],
 )
 def test_killed_task_resumes_with_equal_weights(start, tmp_path, task):
     # The training lasts until after the kill.
