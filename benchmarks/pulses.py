@@ -1,4 +1,4 @@
-"""Gradients of pulses: qfleet.pulses, JAX and PennyLane's qml.pulse.
+"""Gradients of pulses: qfleet.pulses, JAX, dynamiqs, SuperGrad and PennyLane's qml.pulse.
 
     .venv-peers/bin/python -m benchmarks.pulses
 
@@ -7,21 +7,22 @@ and Q of each qubit, in complex128, in the rotating frame with one exact exponen
 peers compute the same Hamiltonians:
 
     JAX          jax.grad of a product of jax.scipy.linalg.expm: all exponentials in one batch, then
-                 jax.lax.scan, compiled. It stands for the method `Expm` of dynamiqs.
-    dynamiqs     its `sepropagator` with that method, if dynamiqs is installed
+                 jax.lax.scan, compiled
+    dynamiqs     its `sepropagator` with the method `Expm`, if it is installed
+    SuperGrad    its `sesolve` with one exponential per sample, if it is installed
     qml.pulse    qml.evolve with qml.pulse.pwc: an adaptive integration, for qubits of two levels.
                  It takes long: it has `--qml-samples` of the samples, and of the duration. Its time
                  is scaled by the number of samples.
 
-All take turns; a time is the median of the rounds, without the first call, which compiles. Values
+All take turns; a time is the least of the rounds, without the first call, which compiles. Values
 and gradients are compared first. The last lines are the mean over 64 perturbed devices, with 200
 samples.
 """
 
 import argparse
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -29,14 +30,23 @@ import numpy as np
 import pennylane as qml
 
 import qfleet
-from benchmarks.turns import median_seconds
+from benchmarks.pulse_peers import (
+    OPTIONAL,
+    Evaluated,
+    Gradient,
+    PulsePeer,
+    compiled,
+    optional_packages,
+    report,
+)
+from benchmarks.turns import least_seconds
 from qfleet.engine import library
 from qfleet.pulses import ControlChannel, Coupling, Grid, Propagator, Transmon, Transmons, drive
 from qfleet.pulses.fidelity import GateFidelity
 
 SAMPLES, FEW_SAMPLES, DT = 5_000, 200, 0.02
 ROUNDS, DEVICES = 5, 64
-Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Packages = dict[str, ModuleType]
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ def own(case: PulseCase, samples: int, devices: object = None) -> Gradient:
     fidelity = GateFidelity(case.target, propagator.levels)
     angles = np.zeros(case.qubits)
 
-    def evaluate(amplitudes: np.ndarray) -> tuple[float, np.ndarray]:
+    def evaluate(amplitudes: np.ndarray) -> Evaluated:
         unitaries, pullback = propagator.with_pullback(amplitudes)
         batch = unitaries.reshape(-1, *unitaries.shape[-2:])
         found = fidelity.of_unitaries(batch, angles)
@@ -106,17 +116,6 @@ def infidelity(case: PulseCase, unitary: jax.Array) -> jax.Array:
     d = len(places)
     overlap = jnp.abs(jnp.sum(case.target * block)) ** 2
     return 1 - (jnp.sum(jnp.abs(block) ** 2) + overlap) / (d * (d + 1))
-
-
-def compiled(function: Callable[[jax.Array], jax.Array]) -> Gradient:
-    """Return a function of JAX and its gradient, compiled."""
-    both = jax.jit(jax.value_and_grad(function))
-
-    def evaluate(amplitudes: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = both(amplitudes)
-        return float(value), np.asarray(gradient)
-
-    return evaluate
 
 
 def jax_gradient(case: PulseCase, device: Transmons | None = None) -> Gradient:
@@ -138,13 +137,8 @@ def propagated(amplitudes: jax.Array, matrices: jax.Array) -> jax.Array:
     return total
 
 
-def dynamiqs_gradient(case: PulseCase, samples: int) -> Gradient | None:
-    """Return dynamiqs' propagator by exponentials; None if it is not installed."""
-    try:
-        dq = importlib.import_module("dynamiqs")
-    except ImportError:
-        return None
-    dq.set_precision("double")
+def dynamiqs_gradient(dq: ModuleType, case: PulseCase, samples: int) -> Gradient:
+    """Return dynamiqs' propagator by exponentials."""
     matrices = case.device.hamiltonian(case.channels).matrices
     times = np.arange(samples + 1) * DT
 
@@ -160,6 +154,29 @@ def dynamiqs_gradient(case: PulseCase, samples: int) -> Gradient | None:
             progress_meter=False,
         )
         return infidelity(case, found.final_propagator.to_jax())
+
+    return compiled(evaluate)
+
+
+def supergrad_gradient(supergrad: ModuleType, case: PulseCase, samples: int) -> Gradient:
+    """Return SuperGrad's propagator by exponentials in the middle of each sample."""
+    dims = [case.levels**case.qubits]
+    static, *driven = (
+        supergrad.KronObj([jnp.asarray(one)], dims)
+        for one in case.device.hamiltonian(case.channels).matrices
+    )
+    times = jnp.array([0.0, samples * DT])
+
+    def control(amplitudes: jax.Array, at: int) -> Callable[[jax.Array, object], jax.Array]:
+        return lambda time, _args: 0.5 * amplitudes[(time / DT).astype(int), at]
+
+    def evaluate(amplitudes: jax.Array) -> jax.Array:
+        parts = [[one, control(amplitudes, at)] for at, one in enumerate(driven)]
+        start = jnp.eye(dims[0], dtype=jnp.complex128)
+        steps = {"astep": samples + 1}
+        return infidelity(
+            case, supergrad.sesolve([static, *parts], start, times, options=steps)[-1]
+        )
 
     return compiled(evaluate)
 
@@ -184,45 +201,22 @@ def pennylane_gradient(case: PulseCase, samples: int) -> Gradient | None:
     return compiled(evaluate)
 
 
-def measured(calls: list[Callable[[], object]], rounds: int) -> list[float]:
-    """Return the median seconds of calls in turns, after a first call of each."""
-    for call in calls:
-        call()
-    return median_seconds(calls, rounds)
-
-
-def compare(case: PulseCase, rounds: int, qml_samples: int) -> None:
+def compare(case: PulseCase, rounds: int, qml_samples: int, packages: Packages) -> None:
     """Print a line of a case."""
     random = np.random.default_rng(0)
     amplitudes = random.uniform(-0.1, 0.1, (SAMPLES, len(case.channels)))
-    few = amplitudes[:qml_samples]
     evaluate = own(case, SAMPLES)
-    peers = {"JAX": jax_gradient(case), "dynamiqs": dynamiqs_gradient(case, SAMPLES)}
-    calls: list[Callable[[], object]] = [lambda: evaluate(amplitudes)]
-    names = ["qfleet"]
-    for name, peer in peers.items():
-        if peer is not None:
-            check(evaluate(amplitudes), peer(amplitudes), 1e-8)
-            calls.append(lambda peer=peer: peer(amplitudes))
-            names.append(name)
+    systems = {"JAX": jax_gradient(case)}
+    for name, make in (("dynamiqs", dynamiqs_gradient), ("SuperGrad", supergrad_gradient)):
+        if name.lower() in packages:
+            systems[name] = make(packages[name.lower()], case, SAMPLES)
+    wanted = evaluate(amplitudes)
+    peers = [PulsePeer(name, one, amplitudes, wanted, 1e-8) for name, one in systems.items()]
     slow = pennylane_gradient(case, qml_samples)
     if slow is not None:
-        check(own(case, qml_samples)(few), slow(few), 1e-3)
-        calls.append(lambda: slow(few))
-        names.append("qml.pulse")
-    times = measured(calls, rounds)
-    if slow is not None:
-        times[-1] *= SAMPLES / qml_samples
-    shown = [f"qfleet {times[0] * 1e3:.2f} ms"]
-    for name, seconds in zip(names[1:], times[1:], strict=True):
-        shown.append(f"{name} {seconds * 1e3:,.0f} ms ({seconds / times[0]:,.0f})")
-    print(f"{case!s:14} {', '.join(shown)}", flush=True)
-
-
-def check(found: tuple[float, np.ndarray], wanted: tuple[float, np.ndarray], atol: float) -> None:
-    """Compare values and gradients."""
-    np.testing.assert_allclose(found[0], wanted[0], atol=atol)
-    np.testing.assert_allclose(found[1], wanted[1], atol=atol)
+        few, scale = amplitudes[:qml_samples], SAMPLES / qml_samples
+        peers.append(PulsePeer("qml.pulse", slow, few, own(case, qml_samples)(few), 1e-3, scale))
+    report(case, evaluate, amplitudes, peers, rounds)
 
 
 def jax_devices(case: PulseCase, devices: list[Transmons]) -> Gradient:
@@ -247,14 +241,16 @@ def compare_devices(case: PulseCase, rounds: int) -> None:
     batch, peer = own(case, FEW_SAMPLES, devices), jax_devices(case, devices)
     singles = [own(case, FEW_SAMPLES, one) for one in devices]
     single = jax_gradient(case, devices[0])
-    check(batch(amplitudes), peer(amplitudes), 1e-8)
+    PulsePeer("JAX", peer, amplitudes, batch(amplitudes), 1e-8).first_call()
     calls: list[Callable[[], object]] = [
         lambda: batch(amplitudes),
         lambda: [one(amplitudes) for one in singles],
         lambda: peer(amplitudes),
         lambda: [single(amplitudes) for _ in devices],
     ]
-    times = measured(calls, rounds)
+    for call in calls:
+        call()
+    times = least_seconds(calls, rounds)
     names = ("qfleet in a loop", "JAX's vmap", "JAX in a loop")
     others = [
         f"{name} {seconds * 1e3:,.0f} ms ({seconds / times[0]:,.1f})"
@@ -268,11 +264,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pulses")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--qml-samples", type=int, default=100)
+    parser.add_argument("--peers", nargs="*", default=OPTIONAL, choices=OPTIONAL)
     arguments = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
+    packages = optional_packages(arguments.peers)
     print(f"{SAMPLES:,} samples, {qfleet.num_threads()} threads, {library.instruction_set()}")
     for case in CASES:
-        compare(case, arguments.rounds, arguments.qml_samples)
+        compare(case, arguments.rounds, arguments.qml_samples, packages)
     print(f"{DEVICES} perturbed devices, {FEW_SAMPLES} samples")
     for case in CASES[:4]:
         compare_devices(case, arguments.rounds)
