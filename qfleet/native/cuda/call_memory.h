@@ -123,7 +123,7 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size, boo
   if (bytes(division.chunk) > usable)
     throw DeviceError("a state of " + std::to_string(sizes_.qubits) + " qubits needs " +
                           Mebibytes(bytes(1)) + " of the device's memory, but " +
-                          Mebibytes(usable) + " are free",
+                          Mebibytes(usable) + " are free" + kFewerQubits,
                       true);
   division.units = division.chunk * division.parts;
   return division;
@@ -160,9 +160,10 @@ void TypedProgram<T>::ReserveScratch(const Scratch& scratch, const char* what) {
     scratch_.Reserve(std::max<int64_t>(scratch.layout.bytes(), 1));
   } catch (const DeviceError& error) {
     if (!error.is_memory) throw;
-    throw DeviceError(std::string(what) + " needs " + Mebibytes(scratch.layout.bytes()) +
-                          " of the device's memory, which are not free",
-                      true);
+    throw DeviceError(
+        std::string(what) + " needs " + Mebibytes(scratch.layout.bytes()) +
+            " of the device's memory, which are not free: use smaller batches, or another device",
+        true);
   }
 }
 

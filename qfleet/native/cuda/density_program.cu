@@ -124,7 +124,7 @@ class TypedDensityProgram : public DensityProgram {
     if (needed > usable)
       throw DeviceError("a density matrix of " + std::to_string(sizes_.qubits) + " qubits needs " +
                             Mebibytes(needed) + " of the device's memory, but " +
-                            Mebibytes(usable) + " are free",
+                            Mebibytes(usable) + " are free" + kFewerQubits,
                         true);
     return std::clamp<int64_t>(std::min(usable, kDensityBytes) / needed, 1, size);
   }

@@ -17,6 +17,8 @@ class DeviceError : public std::runtime_error {
   const bool is_memory;
 };
 
+constexpr char kFewerQubits[] = ": use fewer qubits, or another device";
+
 enum class Cause { kMemory, kBusy, kNoCode, kOther };
 
 // `what` is that which failed, and `text` the driver's reason.
