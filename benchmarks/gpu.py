@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -79,19 +80,19 @@ def main() -> None:
     parser.add_argument("--hvp", action="store_true", help="also Hessian-vector products")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    machine = describe_machine(options.device)
-    print(machine, flush=True)
-    peaks = measure_peaks(options.device)
-    print(peaks, flush=True)
+    document: dict[str, Any] = {
+        "machine": describe_machine(options.device),
+        "peaks": measure_peaks(options.device),
+        "empty_call_seconds": empty_call_seconds(options.device),
+    }
+    print(document, flush=True)
     timings: list[Timing] = []
     for timing in measure(options):
         timings.append(timing)
         print(row(timing), flush=True)
         if options.json:  # after each case, because the time of a machine may end
-            document = {"machine": machine, "peaks": peaks}
             document["timings"] = [asdict(one) for one in timings]
             options.json.write_text(json.dumps(document, indent=1) + "\n")
-    print(f"empty call: {1e6 * empty_call_seconds(options.device):.1f} us")
 
 
 def describe_machine(device: str) -> str:
