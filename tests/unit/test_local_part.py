@@ -6,7 +6,7 @@ from qfleet.tensorflow.runtime import tf
 from training.step.local_part import local_part
 
 
-def test_part_of_a_replica_is_a_plain_variable_outside_of_the_strategy() -> None:
+def test_part_is_a_plain_variable_outside_of_the_strategy() -> None:
     with tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
         variable = tf.Variable([1.0, 2.0])
     assert isinstance(variable, tf.distribute.DistributedValues)
