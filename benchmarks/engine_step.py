@@ -20,15 +20,13 @@ import numpy as np
 from benchmarks.circuit_models import MODELS, BenchmarkModel, model, random_inputs
 from benchmarks.engine_model import METHODS, STATE_VECTOR, compile_model, method_cost, step_cost
 from benchmarks.machine_peaks import MachinePeaks, measure_peaks
+from benchmarks.roofline import CHUNKS_BYTES, bounds, cached_bytes, tile_bytes
 from benchmarks.subprocess_protocol import peak_gib
-from qfleet.engine import library
 
 SECONDS, STEPS = 2.0, 3
 """Steps are repeated for so long, and so often. The first one is not counted."""
 PEAKS = 11
 """Measurements of the machine's rates."""
-CHUNKS_BYTES = 2 << 19
-"""Two chunks of the engine, one of each state: they fill a core's second-level cache."""
 
 
 def main(name: str, qubits: int, batch: int, method: str) -> None:
@@ -57,17 +55,15 @@ def main(name: str, qubits: int, batch: int, method: str) -> None:
 
 def _state_rates(definition: BenchmarkModel, qubits: int, batch: int, seconds: float) -> str:
     """Describe the rates of a step of state vectors, and the bound that holds."""
-    cost, states = step_cost(definition), tile_bytes(qubits, batch)
-    peaks = _median_peaks(min(states, CHUNKS_BYTES))
-    # States that fit into a thread's cache do not cross to memory.
-    moved = cost.bytes if states > CHUNKS_BYTES else 0
-    bounds = peaks.bounds(cost.operations, moved, cost.cached_bytes)
-    longest = max(bounds, key=lambda name: bounds[name])
+    cost, tile = step_cost(definition), tile_bytes(qubits, batch, states=2)
+    peaks = _median_peaks(cached_bytes(tile))
+    each = bounds(peaks, cost, tile)
+    longest = max(each, key=lambda name: each[name])
     return (
         f"{_gflops(batch * cost.operations / seconds, peaks)},"
         f" {batch * cost.cached_bytes / seconds / 1e9:.0f} of"
         f" {peaks.cached_bytes / 1e9:.0f} GB/s in caches,"
-        f" {batch * bounds[longest] / seconds:.2f} of the bound ({longest})"
+        f" {batch * each[longest] / seconds:.2f} of the bound ({longest})"
     )
 
 
@@ -83,12 +79,6 @@ def _method_rates(
 
 def _gflops(rate: float, peaks: MachinePeaks) -> str:
     return f"{rate / 1e9:.0f} of {peaks.operations / 1e9:.0f} Gflop/s"
-
-
-def tile_bytes(qubits: int, batch: int) -> int:
-    """Return the bytes of both states of the adjoint pass, for the examples of one tile."""
-    layout = library.tile_layout(qubits, 4, batch, library.num_threads())
-    return 2 * 4 * layout.tile_reals
 
 
 def _median_peaks(cached_bytes: int) -> MachinePeaks:

@@ -44,10 +44,6 @@ class MachinePeaks:
     bytes: float
     cached_bytes: float = math.inf
 
-    def seconds(self, operations: float, moved: float, cached: float = 0) -> float:
-        """Return the shortest time for operations and for bytes that are read or written."""
-        return max(self.bounds(operations, moved, cached).values())
-
     def bounds(self, operations: float, moved: float, cached: float) -> dict[str, float]:
         """Return the seconds that each rate allows.
 

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from benchmarks import roofline
 from benchmarks.cases import Row, SpeedCase
 from benchmarks.machine_peaks import measure_peaks
 from benchmarks.results import BenchmarkResults, Omitted
@@ -76,7 +77,10 @@ def measure(
         for system in list(times):
             try:
                 response = system.request({})
-                peaks = asdict(measure_peaks()) if "operations" in ready[system] else None
+                peaks = None
+                if "tile_bytes" in ready[system]:
+                    tile = ready[system]["tile_bytes"]
+                    peaks = asdict(measure_peaks(roofline.cached_bytes(tile)))
                 times[system].append(response | {"peaks": peaks})
             except SystemFailed as failure:
                 results.failures.append(f"{case}, {task}: {failure}")
@@ -140,8 +144,8 @@ def _row(
         "runs": runs,
         "peak_gib": responses[-1]["peak_gib"],
     }
-    if "operations" in ready:
-        for rate in ("operations", "bytes"):
+    if "tile_bytes" in ready:
+        for rate in roofline.COSTS:
             row[f"peak_{rate}"] = statistics.median(each["peaks"][rate] for each in responses)
     if case.nonzero_angles is not None:
         row["nonzero_angles"] = case.nonzero_angles

@@ -13,6 +13,7 @@ import cirq
 import numpy as np
 
 from benchmarks.circuit_models import BenchmarkModel, RandomInputs, model, random_inputs
+from benchmarks.roofline import tile_bytes
 from benchmarks.subprocess_protocol import (
     COMPARED_EXAMPLES,
     Channel,
@@ -126,8 +127,8 @@ class KerasSystem:
         by_name = dict(zip(self._names, slopes.tolist(), strict=True))
         return [by_name[name] for name in self._parameters]
 
-    def _cost(self, *, both_passes: bool) -> Message:
-        """Return operations and bytes per circuit, if the native engine evolves each example."""
+    def _cost(self, batch: int, *, both_passes: bool) -> Message:
+        """Return what bounds a circuit's time, if the native engine evolves each example."""
         if self._system != "qfleet" or self._nonzero_angles is not None:
             return {}
         simulator = self._layer.simulator
@@ -137,7 +138,9 @@ class KerasSystem:
         forward, backward = pass_costs(
             simulator.plan, simulator.prefix, amplitude_bytes, frozenset(simulator.inputs)
         )
-        return asdict(forward + backward if both_passes else forward)
+        tile = tile_bytes(len(simulator.qubits), batch, states=1 + both_passes)
+        cost = forward + backward if both_passes else forward
+        return asdict(cost) | {"tile_bytes": tile}
 
     def _ordered(
         self, layer: keras.layers.Layer, definition: BenchmarkModel, data: RandomInputs
@@ -170,7 +173,7 @@ class KerasSystem:
         ready = {
             "values": self._readouts(),
             "gradient": self._gradient(batch) if compared else None,
-            **self._cost(both_passes=True),
+            **self._cost(batch, both_passes=True),
             "method": self._method,
             "idle_gib": self._idle,
             "first_step_s": first.ended[0] - self._start,
@@ -223,7 +226,7 @@ class KerasSystem:
         ready = {
             "values": self._readouts(),
             "method": self._method,
-            **self._cost(both_passes=False),
+            **self._cost(batch, both_passes=False),
             "idle_gib": self._idle,
             "first_step_s": first,
             "steps_per_execution": batches,
