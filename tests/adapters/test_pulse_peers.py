@@ -33,10 +33,7 @@ from qfleet.pulses import (
 TURN = 2 * np.pi
 LEVELS = [(2,), (3,), (2, 2), (2, 3), (3, 3), (2, 2, 2)]
 SHAPES: tuple[type[Envelope], ...] = (Gaussian, FlatTop, CosineSeries, BSplineSeries)
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.parametrize("levels", LEVELS, ids=lambda one: "x".join(map(str, one))),
-]
+pytestmark = pytest.mark.parametrize("levels", LEVELS, ids=lambda one: "x".join(map(str, one)))
 
 
 @pytest.fixture
