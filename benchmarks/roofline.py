@@ -44,7 +44,7 @@ def tile_bytes(qubits: int, batch: int, states: int) -> int:
 
 
 def cached_bytes(tile: int) -> int:
-    """Return the size of the array of a core whose rate bounds a tile of so many bytes."""
+    """Return the size of the array of a core whose rate bounds a tile of this size."""
     return min(tile, CHUNKS_BYTES)
 
 
