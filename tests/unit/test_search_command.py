@@ -137,6 +137,7 @@ def test_pruning_adds_stages_that_a_new_start_reads(searched, budget: str) -> No
     assert content() == before
 
 
+@pytest.mark.exhaustive
 def test_matrix_product_is_where_its_search_begins(searched) -> None:
     args = (*ISING, "SPACE=mps:1")
     assert searched(*args, "BUDGET=200evaluations") == 0

@@ -51,7 +51,9 @@ def test_model_class_of_the_user_needs_autograph() -> None:
     assert needs_autograph(Subclassed())
 
 
-@pytest.mark.parametrize("single_step_calls", [True, False])
+@pytest.mark.parametrize(
+    "single_step_calls", [True, pytest.param(False, marks=pytest.mark.exhaustive)]
+)
 def test_branch_on_a_tensor_is_trained(single_step_calls: bool) -> None:
     model = keras.Sequential([keras.Input((2,)), Branching(), keras.layers.Dense(1)])
     learner = Learner(model, measures_of(SIGNS))

@@ -264,6 +264,7 @@ def test_decay_without_drive_has_its_known_times() -> None:
     assert (channel @ coherent)[1] == pytest.approx(np.exp(-30 / 60), abs=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_decay_keeps_the_trace_and_long_times_equal_unitary() -> None:
     device = transmons("pair")
     grid = Grid(20, 0.5)
