@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.circuit_models import MODELS, BenchmarkModel, model, random_inputs
 from benchmarks.engine_model import METHODS, STATE_VECTOR, compile_model, method_cost, step_cost
 from benchmarks.machine_peaks import MachinePeaks, measure_peaks
-from benchmarks.roofline import CHUNKS_BYTES, bounds, cached_bytes, tile_bytes
+from benchmarks.roofline import CHUNKS_BYTES, array_bytes, bounds, tile_bytes
 from benchmarks.subprocess_protocol import peak_gib
 
 SECONDS, STEPS = 2.0, 3
@@ -56,7 +56,7 @@ def main(name: str, qubits: int, batch: int, method: str) -> None:
 def _state_rates(definition: BenchmarkModel, qubits: int, batch: int, seconds: float) -> str:
     """Describe the rates of a step of state vectors, and the bound that holds."""
     cost, tile = step_cost(definition), tile_bytes(qubits, batch, states=2)
-    peaks = _median_peaks(cached_bytes(tile))
+    peaks = _median_peaks(array_bytes(tile))
     each = bounds(peaks, cost, tile)
     longest = max(each, key=lambda name: each[name])
     return (

@@ -43,8 +43,8 @@ def tile_bytes(qubits: int, batch: int, states: int) -> int:
     return states * 4 * layout.tile_reals
 
 
-def cached_bytes(tile: int) -> int:
-    """Return the size of the array of a core whose rate bounds a tile of this size."""
+def array_bytes(tile: int) -> int:
+    """Return the bytes of the array that measures a core's cache for tiles of this size."""
     return min(tile, CHUNKS_BYTES)
 
 

@@ -80,7 +80,7 @@ def measure(
                 peaks = None
                 if "tile_bytes" in ready[system]:
                     tile = ready[system]["tile_bytes"]
-                    peaks = asdict(measure_peaks(roofline.cached_bytes(tile)))
+                    peaks = asdict(measure_peaks(roofline.array_bytes(tile)))
                 times[system].append(response | {"peaks": peaks})
             except SystemFailed as failure:
                 results.failures.append(f"{case}, {task}: {failure}")
