@@ -55,8 +55,8 @@ def checked_arguments(
 
     Raises:
         ArgumentError: An argument has the wrong shape or dtype, or is missing. Or its values, if
-            they are known, are not finite, or a state has another norm than 1, or a density
-            matrix is none.
+            they are known, are not finite, or a state has another norm than 1, or a matrix is not a
+            density matrix.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
     """
     check_precision(COMPILED(compiled, "compiled"))

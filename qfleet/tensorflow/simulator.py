@@ -60,8 +60,8 @@ class Simulator(abc.ABC):
 
         Raises:
             ValueError: An argument has another shape; it may be raised when the graph runs.
-            ArgumentError: An initial state has another norm than 1, or a density matrix is none; in
-                a graph it is tf.errors.InvalidArgumentError.
+            ArgumentError: An initial state has another norm than 1, or a matrix is not a density
+                matrix; in a graph it is tf.errors.InvalidArgumentError.
             MemoryLimitError: The states do not fit into the free memory.
         """
 

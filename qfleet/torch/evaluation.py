@@ -48,7 +48,8 @@ def point(
     """Return the exponents for inputs [B, I] and parameters [P], and the initial states.
 
     Raises:
-        ArgumentError: An exponent is not defined, or is not finite. Or a density matrix is none.
+        ArgumentError: An exponent is not defined, or is not finite. Or an initial state is not a
+            density matrix: Hermitian, positive, of trace 1.
     """
     symbols = _doubles(inputs), _doubles(parameters)
     states = None
