@@ -5,6 +5,12 @@
 #include "cpu/kernels.h"
 
 namespace qfleet {
+namespace {
+
+// Few, since one thread adds the sums of the others from their caches. Enough to balance the load.
+constexpr int64_t kRangesPerThread = 8, kFixedRanges = 64;
+
+}  // namespace
 
 TileLayout ChooseTileLayout(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch,
                             int64_t threads, int32_t max_lane_qubits) {
@@ -28,6 +34,11 @@ TileLayout ChooseTileLayout(int32_t qubits, int32_t lanes, int32_t real_bytes, i
       threads > 1 && qubits - lane_qubits > chunk_bits &&
       (layout.tile_reals * real_bytes > kMinSharedTileBytes || layout.tiles < threads);
   return layout;
+}
+
+int64_t SumRanges(const TileLayout& layout, int64_t threads, int32_t max_lane_qubits) {
+  const bool any_layout = max_lane_qubits == kAnyLaneQubits;
+  return std::min(layout.tiles, any_layout ? kRangesPerThread * threads : kFixedRanges);
 }
 
 }  // namespace qfleet

@@ -34,6 +34,11 @@ inline int32_t Log2(int64_t value) {
   return log;
 }
 
+// The number of ranges of consecutive tiles that have sums of their own. A thread adds to the sums
+// of a range, and ranges are added in their order, so that results do not depend on the timing of
+// threads. They depend on the number of threads only if the layout does.
+int64_t SumRanges(const TileLayout& layout, int64_t threads, int32_t max_lane_qubits);
+
 }  // namespace qfleet
 
 #endif  // QFLEET_TILE_LAYOUT_H_

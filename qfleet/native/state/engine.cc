@@ -12,33 +12,50 @@
 
 namespace qfleet {
 
+namespace {
+
+// Takes the newest item that `fits`, if there is one. Items that this thread used last come first,
+// since the others are in the caches of other cores.
+template <class Item, class Fits>
+std::unique_ptr<Item> TakePooled(std::vector<std::unique_ptr<Item>>* pool, const Fits& fits) {
+  const auto find = [pool, &fits](bool any_thread) {
+    return std::find_if(pool->rbegin(), pool->rend(), [&](const std::unique_ptr<Item>& item) {
+      return fits(*item) && (any_thread || item->last_thread == ThisThread());
+    });
+  };
+  auto found = find(false);
+  if (found == pool->rend()) found = find(true);
+  if (found == pool->rend()) return nullptr;
+  std::unique_ptr<Item> taken = std::move(*found);
+  pool->erase(std::next(found).base());
+  return taken;
+}
+
+}  // namespace
+
 template <class T>
 std::unique_ptr<typename StateVectorEngine<T>::Buffer> StateVectorEngine<T>::AcquireBuffer(
     int64_t reals) {
+  std::unique_ptr<Buffer> buffer;
   {
     std::lock_guard<std::mutex> lock(pool_mutex_);
-    for (auto& buffer : pool_)
-      if (buffer->reals == reals) {
-        std::unique_ptr<Buffer> taken = std::move(buffer);
-        buffer = std::move(pool_.back());
-        pool_.pop_back();
-        return taken;
-      }
+    buffer = TakePooled(&pool_, [reals](const Buffer& one) { return one.reals == reals; });
   }
-  return std::make_unique<Buffer>(reals);
+  return buffer ? std::move(buffer) : std::make_unique<Buffer>(reals);
 }
 
 template <class T>
 void StateVectorEngine<T>::ReleaseBuffer(std::unique_ptr<Buffer> buffer) {
   if (buffer->reals * static_cast<int64_t>(sizeof(T)) > kMaxPooledBytes) return;
+  buffer->last_thread = ThisThread();
   std::lock_guard<std::mutex> lock(pool_mutex_);
   pool_.push_back(std::move(buffer));
 }
 
 template <class T>
-std::unique_ptr<typename StateVectorEngine<T>::TileSums> StateVectorEngine<T>::AcquireTileSums(
-    int64_t tiles) {
-  std::unique_ptr<TileSums> sums;
+std::unique_ptr<typename StateVectorEngine<T>::RangeSums> StateVectorEngine<T>::AcquireSums(
+    int64_t ranges) {
+  std::unique_ptr<RangeSums> sums;
   {
     std::lock_guard<std::mutex> lock(pool_mutex_);
     if (!sums_pool_.empty()) {
@@ -46,15 +63,14 @@ std::unique_ptr<typename StateVectorEngine<T>::TileSums> StateVectorEngine<T>::A
       sums_pool_.pop_back();
     }
   }
-  if (!sums) sums = std::make_unique<TileSums>();
-  sums->sequences.resize(tiles);
-  sums->shared.resize(tiles);
+  if (!sums) sums = std::make_unique<RangeSums>();
+  sums->sequences.resize(ranges);
+  sums->shared.resize(ranges);
   return sums;
 }
 
 template <class T>
-void StateVectorEngine<T>::ReleaseTileSums(std::unique_ptr<TileSums> sums) {
-  if (static_cast<int64_t>(sums->shared.size()) > kMaxPooledTiles) return;
+void StateVectorEngine<T>::ReleaseSums(std::unique_ptr<RangeSums> sums) {
   std::lock_guard<std::mutex> lock(pool_mutex_);
   sums_pool_.push_back(std::move(sums));
 }
@@ -339,7 +355,7 @@ void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* ca
                              want_per_example ? per_example_gradients : nullptr);
   AdjointOverTiles(
       batch, TileLayoutFor(batch), want_per_example, shared_gradients, per_example_gradients,
-      [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& acquire) {
+      [&](const Call& call, int64_t tile, int64_t, const Parallel& parallel, const auto& acquire) {
         T* lambda = acquire();
         const int64_t reals = call.layout.tile_reals;
         const int64_t first_cached = call.layout.tiles - cached_reals / reals;
@@ -390,7 +406,7 @@ void StateVectorEngine<T>::StateGradient(const Batch& batch, const int64_t* orde
   const int32_t lanes = kernels_.lanes;
   AdjointOverTiles(
       batch, TileLayoutFor(batch), want_per_example, shared_gradients, per_example_gradients,
-      [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& acquire) {
+      [&](const Call& call, int64_t tile, int64_t, const Parallel& parallel, const auto& acquire) {
         T *psi = acquire(), *lambda = acquire();
         std::memset(psi, 0, call.layout.tile_reals * sizeof(T));
         std::memset(lambda, 0, call.layout.tile_reals * sizeof(T));

@@ -137,7 +137,7 @@ class StateVectorEngine {
 
  private:
   struct Buffer;
-  struct TileSums;
+  struct RangeSums;
   struct TileBlocks;
   struct Call;
 
@@ -151,8 +151,8 @@ class StateVectorEngine {
   TileLayout SubspaceTileLayout(const Subspace& subspace) const;
   std::unique_ptr<Buffer> AcquireBuffer(int64_t reals);
   void ReleaseBuffer(std::unique_ptr<Buffer> buffer);
-  std::unique_ptr<TileSums> AcquireTileSums(int64_t tiles);
-  void ReleaseTileSums(std::unique_ptr<TileSums> sums);
+  std::unique_ptr<RangeSums> AcquireSums(int64_t ranges);
+  void ReleaseSums(std::unique_ptr<RangeSums> sums);
 
   // Computes the matrices of shared blocks and, if several tiles need it, the state after the
   // prefix.
@@ -224,8 +224,11 @@ class StateVectorEngine {
   // Calls job(tile, parallel) for all tiles: one tile per thread, or all threads on each tile.
   template <class Job>
   void ForEachTile(const Call& call, const Job& job);
-  // Runs the adjoint method on all tiles. job(call, tile, parallel, acquire) returns AdjointStates;
-  // acquire() returns memory for a state that lives until the tile is done.
+  // The same for ranges of tiles: job(range, first, last, parallel); see SumRanges.
+  template <class Job>
+  void ForEachTileRange(const Call& call, int64_t ranges, const Job& job);
+  // Runs the adjoint method on all tiles. job(call, tile, range, parallel, acquire) returns
+  // AdjointStates; acquire() returns memory for a state that lives until the tile is done.
   template <class Job>
   void AdjointOverTiles(const Batch& batch, const TileLayout& layout, bool want_per_example,
                         double* shared_gradients, double* per_example_gradients, const Job& job);
@@ -239,7 +242,7 @@ class StateVectorEngine {
   std::shared_ptr<const SharedMatrices> last_matrices_;
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;
-  std::vector<std::unique_ptr<TileSums>> sums_pool_;
+  std::vector<std::unique_ptr<RangeSums>> sums_pool_;
   std::vector<std::unique_ptr<TileBlocks>> blocks_pool_;
   std::unique_ptr<DeviceEngine> device_;
   std::once_flag heisenberg_once_;

@@ -18,7 +18,7 @@ void StateVectorEngine<T>::HessianVectorProduct(const Batch& batch, const T* ups
   if (!direction.shared_tangents) direction.shared_tangents = zeros.data();
   AdjointOverTiles(
       direction, TileLayoutFor(batch), want_per_example, shared_results, per_example_results,
-      [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& acquire) {
+      [&](const Call& call, int64_t tile, int64_t, const Parallel& parallel, const auto& acquire) {
         const AdjointStates states = {acquire(), acquire(), acquire(), acquire()};
         Evolve(call, tile, parallel, states.psi, states.dpsi);
         if (value_tangents) Measure(call, tile, parallel, states.psi, states.dpsi, value_tangents);

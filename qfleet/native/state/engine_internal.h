@@ -18,8 +18,6 @@ namespace qfleet {
 
 // Buffers up to this size are pooled for the next call.
 constexpr int64_t kMaxPooledBytes = int64_t{128} << 20;
-// The sums of at most this many tiles are pooled.
-constexpr int64_t kMaxPooledTiles = 1024;
 // Buffers of this size and more ask for huge pages.
 constexpr int64_t kHugePageThresholdBytes = int64_t{4} << 20;
 // A state up to this size is cached after the prefix, for all tiles.
@@ -30,6 +28,12 @@ constexpr int64_t kMaxRanges = 64;
 
 inline void RunSerially(int64_t count, int64_t, const Work& work) {
   for (int64_t i = 0; i < count; ++i) work(i);
+}
+
+// Differs among the threads alive.
+inline uintptr_t ThisThread() {
+  static thread_local char here;
+  return reinterpret_cast<uintptr_t>(&here);
 }
 
 template <class T>
@@ -48,11 +52,13 @@ struct StateVectorEngine<T>::Buffer {
   Buffer(const Buffer&) = delete;
   int64_t reals;
   T* data;
+  uintptr_t last_thread = 0;  // that used it
 };
 
-// Sums of the gradients of each tile, as BlockGradients adds them. Their memory is pooled, too.
+// Sums of the gradients of each range of tiles, as BlockGradients adds them. Their memory is
+// pooled, too.
 template <class T>
-struct StateVectorEngine<T>::TileSums {
+struct StateVectorEngine<T>::RangeSums {
   std::vector<std::vector<std::vector<double>>> sequences;
   std::vector<std::vector<double>> shared;
 };
@@ -60,6 +66,7 @@ struct StateVectorEngine<T>::TileSums {
 // The blocks of one tile, and the memory in which its matrices and sums are computed.
 template <class T>
 struct StateVectorEngine<T>::TileBlocks {
+  uintptr_t last_thread = 0;         // that used them
   int64_t tile = -1;                 // whose inverses these are, for its AdjointBackward; -1: none
   std::vector<BlockKernel> kernels;  // those of the call, with matrices for per-example blocks
   std::unique_ptr<Buffer> matrices, inverses;
@@ -120,14 +127,26 @@ inline void AddRanges(int64_t width, std::vector<double>* sums) {
 
 template <class T>
 template <class Job>
-void StateVectorEngine<T>::ForEachTile(const Call& call, const Job& job) {
+void StateVectorEngine<T>::ForEachTileRange(const Call& call, int64_t ranges, const Job& job) {
   const Batch& batch = *call.batch;
+  const int64_t tiles = call.layout.tiles;
   if (call.layout.shared_tile) {
-    for (int64_t tile = 0; tile < call.layout.tiles; ++tile) job(tile, batch.parallel);
+    for (int64_t range = 0; range < ranges; ++range)
+      job(range, range * tiles / ranges, (range + 1) * tiles / ranges, batch.parallel);
     return;
   }
   const int64_t cost = call.layout.groups * 4 * static_cast<int64_t>(program_->blocks.size() + 1);
-  batch.parallel(call.layout.tiles, cost, [&](int64_t tile) { job(tile, RunSerially); });
+  batch.parallel(ranges, cost * (tiles / ranges), [&](int64_t range) {
+    job(range, range * tiles / ranges, (range + 1) * tiles / ranges, RunSerially);
+  });
+}
+
+template <class T>
+template <class Job>
+void StateVectorEngine<T>::ForEachTile(const Call& call, const Job& job) {
+  ForEachTileRange(
+      call, call.layout.tiles,
+      [&](int64_t tile, int64_t, int64_t, const Parallel& parallel) { job(tile, parallel); });
 }
 
 template <class T>
@@ -143,36 +162,40 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
   call.with_inverses = true;
   call.mode = want_per_example;
   BeginCall(&call);
-  // Each tile has its own sums, which are added in the order of the tiles, so that the result does
-  // not depend on the timing of threads.
   std::vector<std::vector<double>> totals;
   for (const FactorSequence& sequence : program.sequences)
     totals.emplace_back((call.has_tangents() ? 4 : 2) * sequence.size * sequence.size);
-  std::unique_ptr<TileSums> sums = AcquireTileSums(call.layout.tiles);
+  const int64_t ranges = SumRanges(layout, batch.threads, batch.max_lane_qubits);
+  std::unique_ptr<RangeSums> sums = AcquireSums(ranges);
   std::vector<std::vector<std::vector<double>>>& sequence_sums = sums->sequences;
   std::vector<std::vector<double>>& shared = sums->shared;
-  ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
-    sequence_sums[tile] = totals;  // zeros, in the memory of the last call
-    shared[tile].assign(program.shared, 0);
+  const auto run_tile = [&](int64_t tile, int64_t range, const Parallel& parallel) {
     std::vector<std::unique_ptr<Buffer>> own;
     const auto acquire = [&] {
       own.push_back(AcquireBuffer(call.layout.tile_reals));
       return own.back()->data;
     };
-    const AdjointStates states = job(call, tile, parallel, acquire);
-    AdjointBackward(call, tile, parallel, states, want_per_example, &sequence_sums[tile],
-                    shared[tile].data(), per_example_gradients);
+    const AdjointStates states = job(call, tile, range, parallel, acquire);
+    AdjointBackward(call, tile, parallel, states, want_per_example, &sequence_sums[range],
+                    shared[range].data(), per_example_gradients);
     if (batch.seed_gradients) GatherSeedGradient(call, tile, states.lambda);
     if (batch.initial_gradients) StoreStateGradients(call, tile, parallel, states.lambda);
     for (std::unique_ptr<Buffer>& buffer : own) ReleaseBuffer(std::move(buffer));
-  });
-  for (int64_t tile = 0; tile < call.layout.tiles; ++tile) {
+  };
+  ForEachTileRange(call, ranges,
+                   [&](int64_t range, int64_t first, int64_t last, const Parallel& parallel) {
+                     sequence_sums[range] = totals;  // zeros, in the memory of the last call
+                     shared[range].assign(program.shared, 0);
+                     for (int64_t tile = first; tile < last; ++tile)
+                       run_tile(tile, range, parallel);
+                   });
+  for (int64_t range = 0; range < ranges; ++range) {
     for (size_t r = 0; r < totals.size(); ++r)
-      for (size_t i = 0; i < totals[r].size(); ++i) totals[r][i] += sequence_sums[tile][r][i];
-    for (int64_t e = 0; e < program.shared; ++e) shared_gradients[e] += shared[tile][e];
+      for (size_t i = 0; i < totals[r].size(); ++i) totals[r][i] += sequence_sums[range][r][i];
+    for (int64_t e = 0; e < program.shared; ++e) shared_gradients[e] += shared[range][e];
   }
   ParameterGradients(program, *call.shared_matrices, totals, call.has_tangents(), shared_gradients);
-  ReleaseTileSums(std::move(sums));
+  ReleaseSums(std::move(sums));
   EndCall(&call);
 }
 

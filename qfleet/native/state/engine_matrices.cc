@@ -91,9 +91,9 @@ std::unique_ptr<typename StateVectorEngine<T>::TileBlocks> StateVectorEngine<T>:
   std::unique_ptr<TileBlocks> blocks;
   {
     const std::lock_guard<std::mutex> lock(pool_mutex_);
-    const auto take = [&](int64_t of) {
+    const auto take = [&](int64_t of, bool any_thread) {
       for (std::unique_ptr<TileBlocks>& one : call.tile_blocks)
-        if (!blocks && one->tile == of) {
+        if (!blocks && one->tile == of && (any_thread || one->last_thread == ThisThread())) {
           std::swap(one, call.tile_blocks.back());
           blocks = std::move(call.tile_blocks.back());
           call.tile_blocks.pop_back();
@@ -101,8 +101,8 @@ std::unique_ptr<typename StateVectorEngine<T>::TileBlocks> StateVectorEngine<T>:
         }
       return false;
     };
-    if (!forward && take(tile)) return blocks;
-    if (!take(-1) && !blocks_pool_.empty()) {
+    if (!forward && take(tile, true)) return blocks;
+    if (!take(-1, false) && !take(-1, true) && !blocks_pool_.empty()) {
       blocks = std::move(blocks_pool_.back());
       blocks_pool_.pop_back();
       blocks->kernels.clear();
@@ -116,6 +116,7 @@ std::unique_ptr<typename StateVectorEngine<T>::TileBlocks> StateVectorEngine<T>:
 
 template <class T>
 void StateVectorEngine<T>::ReleaseTileBlocks(const Call& call, std::unique_ptr<TileBlocks> blocks) {
+  blocks->last_thread = ThisThread();
   const std::lock_guard<std::mutex> lock(pool_mutex_);
   call.tile_blocks.push_back(std::move(blocks));
 }

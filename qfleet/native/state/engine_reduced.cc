@@ -142,46 +142,46 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
                                            double* shared_gradients, double* per_example_gradients,
                                            double* matrix_gradients) {
   const TileLayout layout = TileLayoutFor(batch);
-  // As the other sums, these are added in the order of the tiles.
-  std::vector<std::vector<double>> sums(layout.tiles);
-  AdjointOverTiles(
-      batch, layout, want_per_example, shared_gradients, per_example_gradients,
-      [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& acquire) {
-        const ReducedCall reduced(call, observables, kernels_.lanes);
-        const int64_t reals = layout.tile_reals;
-        const int64_t cached_tiles = cached_reals / (reals + reduced.density_reals);
-        const int64_t at = tile - (layout.tiles - cached_tiles);
-        T* lambda = acquire();
-        T *psi = nullptr, *density = nullptr;
-        std::unique_ptr<Buffer> own_density;
-        if (at < 0) {
-          psi = acquire();
-          own_density = AcquireBuffer(reduced.density_reals);
-          density = own_density->data;
-          Evolve(call, tile, parallel, psi);
-          Reduce(reduced, parallel, psi, density);
-          if (values) ReducedValues(reduced, tile, density, values);
-        } else {
-          psi = cached + at * reals;
-          density = cached + cached_tiles * reals + at * reduced.density_reals;
-          if (!cached_is_mutable)
-            psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
-        }
-        const int64_t readouts = program_->readouts;
-        std::unique_ptr<Buffer> weights = AcquireBuffer(readouts * kernels_.lanes);
-        reduced.GetWeights(tile, upstream, readouts, weights->data);
-        ApplyReduced(reduced, parallel, psi, weights->data, lambda);
-        sums[tile].resize(observables.matrices.size());
-        kernels_.readout_gradients(reduced.view, readouts, weights->data, density,
-                                   sums[tile].data());
-        ReleaseBuffer(std::move(weights));
-        if (own_density) ReleaseBuffer(std::move(own_density));
-        return AdjointStates{psi, lambda};
-      });
+  // As the other sums, each range of tiles has its own.
+  std::vector<std::vector<double>> sums(SumRanges(layout, batch.threads, batch.max_lane_qubits));
+  AdjointOverTiles(batch, layout, want_per_example, shared_gradients, per_example_gradients,
+                   [&](const Call& call, int64_t tile, int64_t range, const Parallel& parallel,
+                       const auto& acquire) {
+                     const ReducedCall reduced(call, observables, kernels_.lanes);
+                     const int64_t reals = layout.tile_reals;
+                     const int64_t cached_tiles = cached_reals / (reals + reduced.density_reals);
+                     const int64_t at = tile - (layout.tiles - cached_tiles);
+                     T* lambda = acquire();
+                     T *psi = nullptr, *density = nullptr;
+                     std::unique_ptr<Buffer> own_density;
+                     if (at < 0) {
+                       psi = acquire();
+                       own_density = AcquireBuffer(reduced.density_reals);
+                       density = own_density->data;
+                       Evolve(call, tile, parallel, psi);
+                       Reduce(reduced, parallel, psi, density);
+                       if (values) ReducedValues(reduced, tile, density, values);
+                     } else {
+                       psi = cached + at * reals;
+                       density = cached + cached_tiles * reals + at * reduced.density_reals;
+                       if (!cached_is_mutable)
+                         psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
+                     }
+                     const int64_t readouts = program_->readouts;
+                     std::unique_ptr<Buffer> weights = AcquireBuffer(readouts * kernels_.lanes);
+                     reduced.GetWeights(tile, upstream, readouts, weights->data);
+                     ApplyReduced(reduced, parallel, psi, weights->data, lambda);
+                     sums[range].resize(observables.matrices.size());
+                     kernels_.readout_gradients(reduced.view, readouts, weights->data, density,
+                                                sums[range].data());
+                     ReleaseBuffer(std::move(weights));
+                     if (own_density) ReleaseBuffer(std::move(own_density));
+                     return AdjointStates{psi, lambda};
+                   });
   const int64_t size = int64_t{1} << observables.bits.size();
   std::vector<double> total(observables.matrices.size());
-  for (const std::vector<double>& of_tile : sums)
-    for (size_t i = 0; i < of_tile.size(); ++i) total[i] += of_tile[i];
+  for (const std::vector<double>& of_range : sums)
+    for (size_t i = 0; i < of_range.size(); ++i) total[i] += of_range[i];
   for (size_t k = 0; k < total.size(); k += 2 * size * size)
     for (int64_t row = 0; row < size; ++row) {
       matrix_gradients[k + 2 * row * (size + 1)] += total[k + 2 * row * (size + 1)];

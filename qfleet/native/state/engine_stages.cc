@@ -90,7 +90,7 @@ void StateVectorEngine<T>::StageAdjoint(const Batch& batch, T* states, T* lambda
   Batch stage = batch;
   stage.is_stage = true;
   AdjointOverTiles(stage, layout, want_per_example, shared_gradients, per_example_gradients,
-                   [&](const Call&, int64_t tile, const Parallel&, const auto&) {
+                   [&](const Call&, int64_t tile, int64_t, const Parallel&, const auto&) {
                      const int64_t at = tile * layout.tile_reals;
                      return AdjointStates{states + at, lambdas + at};
                    });

@@ -155,7 +155,7 @@ void StateVectorEngine<T>::SubspaceGradient(const Batch& batch, const Subspace& 
   subbatch.size = count;
   AdjointOverTiles(
       subbatch, SubspaceTileLayout(subspace), false, shared_gradients, nullptr,
-      [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& acquire) {
+      [&](const Call& call, int64_t tile, int64_t, const Parallel& parallel, const auto& acquire) {
         T* lambda = acquire();
         const int64_t reals = call.layout.tile_reals;
         std::vector<const T*> all;

@@ -9,7 +9,7 @@ namespace {
 
 // What the tail costs more than its multiply-adds: its states fill few vectors.
 constexpr double kTailOverhead = 4, kCallOverhead = 2e5;
-constexpr int64_t kMaxSumBytes = int64_t{64} << 20;  // of all tiles' sums
+constexpr int64_t kMaxSumBytes = int64_t{64} << 20;  // of the sums of all ranges
 
 // Complex matrices [size][size], with real and imaginary parts in turn by rows, so that compilers
 // vectorize their loops.
@@ -69,7 +69,8 @@ bool HeisenbergEngine<T>::Supports(const Batch& batch) const {
   const TileLayout layout = head_.TileLayoutFor(batch);
   const int64_t sums =
       head_program_->readouts * static_cast<int64_t>(basis_.size() * sizeof(double));
-  return layout.lane_qubits <= cut_.bits.front() && layout.tiles <= kMaxSumBytes / (sums + 1);
+  return layout.lane_qubits <= cut_.bits.front() &&
+         SumRanges(layout, batch.threads, batch.max_lane_qubits) <= kMaxSumBytes / (sums + 1);
 }
 
 template <class T>
@@ -104,6 +105,7 @@ Batch HeisenbergEngine<T>::TailBatch(const Batch& batch) const {
   tail.seed_gradients = nullptr;
   tail.initial_states = nullptr;
   tail.initial_gradients = nullptr;
+  tail.threads = 1;  // its few states fill the lanes of a tile
   return tail;
 }
 

@@ -21,7 +21,7 @@ def restored_threads():
     library.set_num_threads(before)
 
 
-@pytest.mark.parametrize("rows", [3, 16, 40])
+@pytest.mark.parametrize("rows", [3, 16, 40, 1100])  # the last: several tiles per range of sums
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.usefixtures("restored_threads")
 def test_bits_do_not_depend_on_threads(rows: int, turned: bool) -> None:
