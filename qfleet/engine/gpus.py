@@ -8,8 +8,9 @@ from pathlib import Path
 from qfleet.native.libraries import cuda_path, cuda_sources
 
 _GPU_FILE = re.compile(r"nvidia[0-9]+")
-_NO_GPU = ("", "-1", "NoDevFiles")
-"""Parts of CUDA_VISIBLE_DEVICES that end the list of GPUs, as does a number that no GPU has."""
+_NUMBER = re.compile(r"[0-9]+")
+_WHOLE, _PART = "GPU-", "MIG-"
+"""Beginnings of the names of GPUs and of parts of a GPU, of which a process may use only one."""
 
 
 def gpu_count(environment: Mapping[str, str] | None = None, folder: Path = Path("/dev")) -> int:
@@ -28,13 +29,15 @@ def gpu_count(environment: Mapping[str, str] | None = None, folder: Path = Path(
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not count:
         return count
-    parts = [part.strip() for part in visible.split(",")]
-    ends = (
-        at
-        for at, part in enumerate(parts)
-        if part in _NO_GPU or (part.isdecimal() and int(part) >= count)
-    )
-    return next(ends, len(parts))
+    names: list[str] = []
+    for part in map(str.strip, visible.split(",")):
+        is_number = _NUMBER.fullmatch(part) and int(part) < count
+        if not is_number and not part.startswith((_WHOLE, _PART)):
+            break  # CUDA hides this one and all others after it
+        names.append(part)
+    if len({*names}) < len(names):  # CUDA finds no GPU if one is named twice
+        return 0
+    return 1 if names and names[0].startswith(_PART) else len(names)
 
 
 def may_use_gpu() -> bool:

@@ -174,7 +174,14 @@ def test_compiled_circuit_is_decided_by_the_batch(monkeypatch: pytest.MonkeyPatc
         (("nvidia0", "nvidia1"), "", 0),
         (("nvidia0", "nvidia1"), "0,-1,1", 1),
         (("nvidia0", "nvidia1"), "1,2,0", 1),
-        (("nvidia0",), "MIG-1, MIG-2", 2),
+        (("nvidia0", "nvidia1"), " 1, 0", 2),
+        (("nvidia0", "nvidia1"), "-1", 0),
+        (("nvidia0", "nvidia1"), "all", 0),
+        (("nvidia0", "nvidia1"), "0,NoDevFiles", 1),
+        (("nvidia0", "nvidia1"), "0,0", 0),
+        (("nvidia0", "nvidia1"), "GPU-8932f937,GPU-8932f938", 2),
+        (("nvidia0", "nvidia1"), "GPU-8932f937,GPU-8932f937", 0),
+        (("nvidia0",), "MIG-1, MIG-2", 1),
     ],
 )
 def test_gpu_count_respects_the_environment(
