@@ -158,7 +158,8 @@ def require_memory(device: Device, qubits: int, amplitude_bytes: int) -> None:
         amplitude_bytes: Bytes per amplitude, 8 or 16.
 
     Raises:
-        MemoryLimitError: The message states the needed and the free bytes.
+        MemoryLimitError: The message states the needed and the free bytes and the largest width
+            that fits.
         DeviceError: As for `info_of`.
     """
     if device == CPU:
@@ -166,9 +167,12 @@ def require_memory(device: Device, qubits: int, amplitude_bytes: int) -> None:
         return
     needed = memory.state_bytes(qubits, amplitude_bytes)
     if needed > memory.UNCHECKED_BYTES and needed > (free := info_of(device).free_bytes):
+        fits = qubits
+        while fits and memory.state_bytes(fits, amplitude_bytes) > free:
+            fits -= 1
         raise MemoryLimitError(
             f"simulating {qubits} qubits takes {needed:,} bytes for 1 state, but {free:,} bytes of"
-            f" {device} are free: use fewer qubits, or another device"
+            f" {device} are free: use at most {fits} qubits, or another device"
         )
 
 

@@ -249,7 +249,8 @@ def test_description_begins_with_the_device() -> None:
     first, _, rest = made.describe(batch=4).partition("\n")
     assert first.startswith(f"device: {made.device}, ")
     assert first.endswith("GiB free)")
-    assert rest.splitlines()[0] == wanted.describe(batch=4).splitlines()[0]
+    # A GPU has a line about what was not run on one.
+    assert wanted.describe(batch=4).splitlines()[0] in rest.splitlines()[:2]
 
 
 def test_too_wide_state_exceeds_the_memory_of_the_device() -> None:
@@ -266,7 +267,7 @@ def test_states_with_tangents_exceed_the_memory_of_the_device() -> None:
     compiled = qfleet.compile(
         circuit, (), ("p",), parity, dtype="complex128", method="state_vector", device=DEVICE
     )
-    with pytest.raises(qfleet.MemoryLimitError, match=r"25 qubits needs .* free: use fewer"):
+    with pytest.raises(qfleet.MemoryLimitError, match=r"25 qubits needs .*, enough for 24 qubits"):
         compiled.hvp(None, [0.3], None, None, [1.0])
 
 

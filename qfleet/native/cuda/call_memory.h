@@ -16,7 +16,7 @@ typename TypedProgram<T>::Inputs TypedProgram<T>::StageInputs(const Call& call, 
   inputs.per_example = layout.Add<Wide>(call.size * sizes_.per_example);
   inputs.upstream = layout.Add<T>(upstream ? call.size * sizes_.readouts : 0);
   char* host = pinned_inputs_.Reserve(std::max<int64_t>(layout.bytes(), 1));
-  char* on_device = inputs_.Reserve(std::max<int64_t>(layout.bytes(), 1));
+  char* on_device = ReserveForBatch("the inputs", &inputs_, layout, call.size);
   const auto* matrices = reinterpret_cast<const Wide*>(call.matrices);
   std::transform(matrices, matrices + 2 * inputs.matrices.count,
                  reinterpret_cast<T*>(inputs.matrices.in(host)),
@@ -40,7 +40,7 @@ typename TypedProgram<T>::Results TypedProgram<T>::LayoutResults(const Call& cal
   results.sequence_sums = layout.Add<Wide>(gradient ? sizes_.sequence_sums * kMatrixReals : 0);
   results.shared_derivatives = layout.Add<Wide>(gradient ? sizes_.derivative_count : 0);
   results.per_example = layout.Add<Wide>(gradient ? call.size * sizes_.per_example : 0);
-  results_.Reserve(std::max<int64_t>(layout.bytes(), 1));
+  ReserveForBatch("the results", &results_, layout, call.size);
   return results;
 }
 
@@ -95,7 +95,7 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideSmall(int64_t size, bo
 }
 
 template <class T>
-typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size, bool gradient) {
+typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size) {
   Division division = {};
   division.threads = kWideThreads;
   division.shared_bytes = (static_cast<int64_t>(sizeof(C)) << tile_bits_) * 2 +
@@ -108,63 +108,94 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size, boo
   // As many states as keep the device busy: fewer of them stay in its second-level cache.
   division.chunk = std::min(size, std::max<int64_t>(1, resident / tiles));
   division.parts = std::min(tiles, std::max<int64_t>(1, DivideUp(resident, division.chunk)));
-  const int64_t sums = (sizes_.block_sums + sizes_.product_sums) * kMatrixReals * kWideBytes;
-  const auto bytes = [&](int64_t chunk) {
-    const int64_t states = (static_cast<int64_t>(sizeof(C)) << sizes_.qubits) *
-                           (gradient || sizes_.takes_states ? 2 : 1);
-    return chunk * (states + ScratchBytesPerExample() + (gradient ? division.parts * sums : 0) +
-                    MeasureParts() * sizes_.string_count * kWideBytes);
-  };
-  int64_t free_bytes, total_bytes;
-  FreeMemory(&free_bytes, &total_bytes);
-  const int64_t usable =
-      static_cast<int64_t>(kUsableMemory * static_cast<double>(free_bytes + scratch_.bytes()));
-  while (division.chunk > 1 && bytes(division.chunk) > usable) --division.chunk;
-  if (bytes(division.chunk) > usable)
-    throw DeviceError("a state of " + std::to_string(sizes_.qubits) + " qubits needs " +
-                          Mebibytes(bytes(1)) + " of the device's memory, but " +
-                          Mebibytes(usable) + " are free" + kFewerQubits,
-                      true);
   division.units = division.chunk * division.parts;
   return division;
 }
 
 template <class T>
 typename TypedProgram<T>::Scratch TypedProgram<T>::LayoutScratch(const Division& division,
-                                                                 bool states, bool gradient) {
+                                                                 Kind kind) {
   Scratch scratch;
   Layout& layout = scratch.layout;
   const int64_t chunk = division.chunk, strings = sizes_.string_count;
   const int64_t widest = std::max(sizes_.block_sums, sizes_.sequence_sums) * kMatrixReals;
+  const bool has_states = !small_ || kind >= Kind::kStates;  // in the device's memory
   scratch.products = layout.Add<C>(chunk * sizes_.product_count * (kMatrixReals / 2));
   scratch.coefficients = layout.Add<T>(chunk * strings);
   scratch.string_values = layout.Add<T>(chunk * strings);
-  scratch.parts = layout.Add<Wide>(states ? chunk * MeasureParts() * strings : 0);
-  if (gradient) {
+  scratch.parts = layout.Add<Wide>(has_states ? chunk * MeasureParts() * strings : 0);
+  if (kind == Kind::kGradient || kind == Kind::kStateGradient) {
     scratch.product_sums = layout.Add<T>(chunk * sizes_.product_sums * kMatrixReals);
     scratch.sequence_sums = layout.Add<T>(chunk * sizes_.sequence_sums * kMatrixReals);
     scratch.derivatives = layout.Add<Wide>(chunk * sizes_.derivative_count);
     scratch.segments = layout.Add<Wide>(kMaxSegments * std::max(widest, sizes_.derivative_count));
-    const int64_t slots = sizes_.block_sums + (states ? sizes_.product_sums : 0);
+    const int64_t slots = sizes_.block_sums + (has_states ? sizes_.product_sums : 0);
     scratch.unit_sums = layout.Add<Wide>(division.units * slots * kMatrixReals);
   }
   const bool takes_states = sizes_.takes_states;  // which pass through both arrays
-  if (states || takes_states) scratch.psi = layout.Add<C>(chunk << sizes_.qubits);
-  if ((states && gradient) || takes_states) scratch.lambda = layout.Add<C>(chunk << sizes_.qubits);
+  if (has_states || takes_states) scratch.psi = layout.Add<C>(chunk << sizes_.qubits);
+  if ((has_states && kind != Kind::kValues) || takes_states)
+    scratch.lambda = layout.Add<C>(chunk << sizes_.qubits);
+  if (kind == Kind::kStateGradient) scratch.received = layout.Add<C>(chunk << sizes_.qubits);
+  if (kind == Kind::kSamples) {
+    scratch.segment_sums = layout.Add<double>(chunk * SegmentCount(int64_t{1} << sizes_.qubits));
+    scratch.totals = layout.Add<double>(chunk);
+    scratch.drawn = layout.Add<int64_t>(kShotsAtOnce);
+  }
   return scratch;
 }
 
 template <class T>
-void TypedProgram<T>::ReserveScratch(const Scratch& scratch, const char* what) {
+DeviceError TypedProgram<T>::NoRoom(Kind kind, int64_t needed, int64_t usable) const {
+  constexpr const char* kNames[] = {"a state", "a gradient", "a state", "samples",
+                                    "a gradient by a state"};
+  const char* name = kTangents ? "a Hessian-vector product" : kNames[static_cast<int32_t>(kind)];
+  int32_t fitting = sizes_.qubits;
+  for (int64_t bytes = needed; fitting > 0 && bytes > usable; bytes /= 2) --fitting;
+  return {std::string(name) + " of " + std::to_string(sizes_.qubits) + " qubits needs " +
+              Shortage(needed, usable) + std::to_string(fitting) + " qubits" + kFewerQubits,
+          true};
+}
+
+template <class T>
+typename TypedProgram<T>::Scratch TypedProgram<T>::ReserveScratch(Kind kind, Division* division) {
+  for (;;) {
+    const Scratch scratch = LayoutScratch(*division, kind);
+    const int64_t needed = std::max<int64_t>(scratch.layout.bytes(), 1);
+    // The driver is not asked where a call before this one has reserved as much.
+    int64_t usable = needed <= scratch_.bytes() ? needed : workspace->UsableBytes(scratch_);
+    if (needed <= usable) {
+      try {
+        workspace->Reserve(&scratch_, needed);
+        return scratch;
+      } catch (const DeviceError& error) {
+        if (!error.is_memory) throw;
+      }
+      // It is in pieces, or another process was faster.
+      usable = std::min(needed - 1, workspace->UsableBytes(scratch_));
+    }
+    if (division->chunk == 1) throw NoRoom(kind, needed, usable);
+    division->chunk = DivideUp(division->chunk, 2);
+    if (division->parts) division->units = division->chunk * division->parts;
+  }
+}
+
+template <class T>
+char* TypedProgram<T>::ReserveForBatch(const char* what, DeviceMemory* memory, const Layout& layout,
+                                       int64_t size) {
+  const int64_t needed = std::max<int64_t>(layout.bytes(), 1);
   try {
-    scratch_.Reserve(std::max<int64_t>(scratch.layout.bytes(), 1));
+    return workspace->Reserve(memory, needed);
   } catch (const DeviceError& error) {
     if (!error.is_memory) throw;
-    throw DeviceError(
-        std::string(what) + " needs " + Mebibytes(scratch.layout.bytes()) +
-            " of the device's memory, which are not free: use smaller batches, or another device",
-        true);
   }
+  const int64_t usable = std::min(needed - 1, workspace->UsableBytes(*memory));
+  const double share = static_cast<double>(usable) / static_cast<double>(needed);
+  const int64_t fitting = static_cast<int64_t>(share * static_cast<double>(size));
+  throw DeviceError(std::string(what) + " of " + std::to_string(size) + " examples need " +
+                        Shortage(needed, usable) + std::to_string(fitting) +
+                        " examples: use smaller batches, or another device",
+                    true);
 }
 
 }  // namespace device

@@ -17,6 +17,7 @@ class TypedDensityProgram : public DensityProgram {
   TypedDensityProgram(int32_t device, const DensityTables& tables)
       : device_(device),
         sizes_(tables),
+        workspace_(device),
         blocks_(tables.blocks, tables.blocks + tables.block_count),
         block_table_(tables_.Add(blocks_, workspace_.stream)),
         strings_(tables_.Add(tables.strings, tables.string_count, workspace_.stream)) {}
@@ -35,7 +36,7 @@ class TypedDensityProgram : public DensityProgram {
     DensityView<T> view = View(gradient);
     const int64_t chunk = Chunk(call.size, view.slots);
     const Arrays arrays = LayoutArrays(chunk, view.slots);
-    char* const base = workspace_.scratch.Reserve(arrays.layout.bytes());
+    char* const base = workspace_.Reserve(&workspace_.scratch, arrays.layout.bytes());
     const Stream stream = workspace_.stream;
     Place(arrays, base, gradient != nullptr, &view);
     CopyToDevice(arrays.shared.in(base), call.shared, arrays.shared.bytes(), stream);
@@ -116,15 +117,14 @@ class TypedDensityProgram : public DensityProgram {
 
   // Examples that are computed at once.
   int64_t Chunk(int64_t size, int64_t slots) {
-    int64_t free_bytes, total_bytes;
-    FreeMemory(&free_bytes, &total_bytes);
-    const int64_t usable = static_cast<int64_t>(
-        kUsableMemory * static_cast<double>(free_bytes + workspace_.scratch.bytes()));
+    const int64_t usable = workspace_.UsableBytes(workspace_.scratch);
     const int64_t needed = LayoutArrays(1, slots).layout.bytes();
+    int32_t fitting = sizes_.qubits;
+    for (int64_t bytes = needed; fitting > 0 && bytes > usable; bytes /= 4) --fitting;
     if (needed > usable)
       throw DeviceError("a density matrix of " + std::to_string(sizes_.qubits) + " qubits needs " +
-                            Mebibytes(needed) + " of the device's memory, but " +
-                            Mebibytes(usable) + " are free" + kFewerQubits,
+                            Shortage(needed, usable) + std::to_string(fitting) + " qubits" +
+                            kFewerQubits,
                         true);
     return std::clamp<int64_t>(std::min(usable, kDensityBytes) / needed, 1, size);
   }

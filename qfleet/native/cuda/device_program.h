@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "device_interface.h"
-#include "memory.h"
+#include "workspace.h"
 
 namespace qfleet {
 namespace device {

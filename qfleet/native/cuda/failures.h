@@ -19,7 +19,7 @@ class DeviceError : public std::runtime_error {
 
 constexpr char kFewerQubits[] = ": use fewer qubits, or another device";
 
-enum class Cause { kMemory, kBusy, kNoCode, kOther };
+enum class Cause { kMemory, kBusy, kNoCode, kLost, kOther };
 
 // `what` is that which failed, and `text` the driver's reason.
 inline DeviceError FailureOf(Cause cause, const std::string& what, const std::string& text) {
@@ -40,6 +40,11 @@ inline DeviceError FailureOf(Cause cause, const std::string& what, const std::st
           "the device library has no code for this GPU: build it on this machine by `python -m "
           "qfleet.native.cuda --arch native`",
           false};
+    case Cause::kLost:
+      return {what + ": " + text +
+                  ": this process cannot use the GPU any more: start the process again, and run "
+                  "nvidia-smi if it fails again",
+              false};
     default:
       return {what + ": " + text, false};
   }

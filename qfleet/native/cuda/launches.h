@@ -19,10 +19,8 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   const bool by_states = gradient && results_wanted->initial_gradients;
   const Inputs inputs = StageInputs(call, static_cast<const T*>(upstream));
   const Results results = LayoutResults(call, values != nullptr, gradient);
-  const Division division =
-      small_ ? DivideSmall(call.size, gradient) : DivideWide(call.size, gradient);
-  const Scratch scratch = LayoutScratch(division, !small_, gradient);
-  ReserveScratch(scratch, "the batch");
+  Division division = small_ ? DivideSmall(call.size, gradient) : DivideWide(call.size);
+  const Scratch scratch = ReserveScratch(gradient ? Kind::kGradient : Kind::kValues, &division);
   if (small_ && gradient)
     FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.bytes(), stream_);
   for (int64_t first = 0; first < call.size; first += division.chunk) {
@@ -71,9 +69,8 @@ void TypedProgram<T>::State(const Call& call, const int64_t* order, void* states
   const std::lock_guard<std::mutex> lock(workspace->mutex);
   UseDevice(device_);
   const Inputs inputs = StageInputs(call, nullptr);
-  const Division division = DivideWide(call.size, true);  // with a second state, in their order
-  Scratch scratch = LayoutScratch(division, true, true);
-  ReserveScratch(scratch, "the states");
+  Division division = DivideWide(call.size);
+  const Scratch scratch = ReserveScratch(Kind::kStates, &division);
   char* base = scratch_.data();
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
@@ -93,27 +90,24 @@ void TypedProgram<T>::Sample(const Call& call, const int64_t* order, int64_t sho
     const std::lock_guard<std::mutex> lock(workspace->mutex);
     UseDevice(device_);
     const Inputs inputs = StageInputs(call, nullptr);
-    const Division division = DivideWide(call.size, true);
-    Scratch scratch = LayoutScratch(division, true, true);
+    Division division = DivideWide(call.size);
+    const Scratch scratch = ReserveScratch(Kind::kSamples, &division);
     const int64_t amplitudes = int64_t{1} << sizes_.qubits, segments = SegmentCount(amplitudes);
-    const auto sums = scratch.layout.template Add<double>(division.chunk * segments);
-    const auto totals = scratch.layout.template Add<double>(division.chunk);
-    const auto drawn = scratch.layout.template Add<int64_t>(kShotsAtOnce);
-    ReserveScratch(scratch, "the samples");
     char* base = scratch_.data();
+    double *const sums = scratch.segment_sums.in(base), *const totals = scratch.totals.in(base);
+    int64_t* const drawn = scratch.drawn.in(base);
     const T* const states = reinterpret_cast<const T*>(scratch.lambda.in(base));
     for (int64_t first = 0; first < call.size; first += division.chunk) {
       const int64_t count = std::min(division.chunk, call.size - first);
       WriteStates(call, inputs, scratch, division, order, first, count);
-      ForEach(count * segments, SumProbabilities<T>, count, amplitudes, states, sums.in(base));
-      ForEach(count, AddUpSegments<double>, count, segments, sums.in(base), totals.in(base));
-      CopyToHost(norms + first, totals.in(base), count * static_cast<int64_t>(sizeof(double)),
-                 stream_);
+      ForEach(count * segments, SumProbabilities<T>, count, amplitudes, states, sums);
+      ForEach(count, AddUpSegments<double>, count, segments, sums, totals);
+      CopyToHost(norms + first, totals, count * static_cast<int64_t>(sizeof(double)), stream_);
       for (int64_t draw = 0; draw < count * shots; draw += kShotsAtOnce) {
         const int64_t part = std::min(kShotsAtOnce, count * shots - draw);
         ForEach(part, DrawShots<T>, Draws{seed, part, draw, shots, first}, amplitudes, states,
-                static_cast<const double*>(sums.in(base)), drawn.in(base));
-        CopyToHost(samples + first * shots + draw, drawn.in(base),
+                static_cast<const double*>(sums), drawn);
+        CopyToHost(samples + first * shots + draw, drawn,
                    part * static_cast<int64_t>(sizeof(int64_t)), stream_);
       }
       Synchronize(stream_);
@@ -129,15 +123,13 @@ void TypedProgram<T>::StateGradient(const Call& call, const int64_t* order, cons
   const int32_t mode = wanted.per_example_gradients ? 1 : 0;
   const Inputs inputs = StageInputs(call, nullptr);
   const Results results = LayoutResults(call, false, true);
-  const Division division = DivideWide(call.size, true);
-  Scratch scratch = LayoutScratch(division, true, true);
-  const Layout::Array<C> received = scratch.layout.template Add<C>(division.chunk << sizes_.qubits);
-  ReserveScratch(scratch, "the gradient of the states");
+  Division division = DivideWide(call.size);
+  const Scratch scratch = ReserveScratch(Kind::kStateGradient, &division);
   char* base = scratch_.data();
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
     BeginChunk(inputs, scratch, first, count, false);
-    C *const buffer = received.in(base), *const lambda = scratch.lambda.in(base);
+    C *const buffer = scratch.received.in(base), *const lambda = scratch.lambda.in(base);
     ReceiveStates(states, order, T{1}, first, count, buffer, scratch.psi.in(base));
     // dL = Re <upstream|d psi>, but the adjoint method expects 2 Re <lambda|d psi>.
     ReceiveStates(upstream, order, T{0.5}, first, count, buffer, lambda);

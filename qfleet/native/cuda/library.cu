@@ -26,6 +26,20 @@ Status Guarded(char* error, int64_t error_size, const Body& body) noexcept {
   }
 }
 
+// Creates a program; if there is no room for it, once more without the memory of idle ones.
+template <class Make>
+auto MakeOn(int32_t device, const Make& make) {
+  RequireDevice(device);
+  UseDevice(device);
+  try {
+    return make().release();
+  } catch (const DeviceError& failure) {
+    if (!failure.is_memory) throw;
+  }
+  Workspace::ReleaseIdle(device);
+  return make().release();
+}
+
 Status Describe(int32_t device, DeviceDescription* description, char* error, int64_t size) {
   return Guarded(error, size, [&] {
     RequireDevice(device);
@@ -34,6 +48,7 @@ Status Describe(int32_t device, DeviceDescription* description, char* error, int
     *description = {};
     std::snprintf(description->name, sizeof(description->name), "%s", facts.name.c_str());
     FreeMemory(&description->free_bytes, &description->total_bytes);
+    description->free_bytes += Workspace::IdleBytes(device);
     description->multiprocessors = facts.multiprocessors;
     description->host_executor = kIsHostExecutor;
     description->double_ratio = facts.double_ratio;
@@ -43,14 +58,14 @@ Status Describe(int32_t device, DeviceDescription* description, char* error, int
 Status Create(int32_t device, const ProgramTables* tables, const Program* lender, Program** program,
               char* error, int64_t size) {
   return Guarded(error, size, [&] {
-    RequireDevice(device);
-    UseDevice(device);
     const bool is_float = tables->real_bytes == sizeof(float);
     MakeProgram* const make = tables->has_tangents
                                   ? (is_float ? MakeDualFloatProgram : MakeDualDoubleProgram)
                                   : (is_float ? MakeFloatProgram : MakeDoubleProgram);
-    *program =
-        make(device, *tables, lender ? lender->workspace : std::make_shared<Workspace>()).release();
+    *program = MakeOn(device, [&] {
+      return make(device, *tables,
+                  lender ? lender->workspace : std::make_shared<Workspace>(device));
+    });
   });
 }
 
@@ -81,9 +96,7 @@ Status Sample(Program* program, const Call* call, const int64_t* order, int64_t 
 Status CreateDensity(int32_t device, const DensityTables* tables, DensityProgram** program,
                      char* error, int64_t size) {
   return Guarded(error, size, [&] {
-    RequireDevice(device);
-    UseDevice(device);
-    *program = MakeDensityProgram(device, *tables).release();
+    *program = MakeOn(device, [&] { return MakeDensityProgram(device, *tables); });
   });
 }
 

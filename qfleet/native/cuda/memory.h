@@ -3,7 +3,6 @@
 #define QFLEET_CUDA_MEMORY_H_
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -32,33 +31,21 @@ class Memory {
     Forget(data_, bytes);
     return data_;
   }
-  char* data() { return data_; }
-  int64_t bytes() const { return bytes_; }
-
- private:
   void Release() {
     if (data_) FREE(data_);
     data_ = nullptr;
     bytes_ = 0;
   }
+  char* data() { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
   char* data_ = nullptr;
   int64_t bytes_ = 0;
 };
 
 using DeviceMemory = Memory<AllocateOnDevice, FreeOnDevice>;
 using PinnedMemory = Memory<AllocatePinned, FreePinned>;
-
-// What a call uses, one call at a time. Programs with and without tangents share it, so that the
-// states of one do not keep memory from the other. The device must be in use.
-struct Workspace {
-  Workspace() = default;
-  ~Workspace() { EndStream(stream); }
-
-  std::mutex mutex;
-  const Stream stream = MakeStream();
-  PinnedMemory pinned_inputs, pinned_results;
-  DeviceMemory inputs, results, scratch;
-};
 
 // Divides a range of memory among arrays, whose places are known before it is allocated.
 class Layout {

@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 #else
 #include "host_executor.h"
+#include "host_memory.h"
 #endif
 
 #include "fences.h"
@@ -32,10 +33,22 @@ struct DeviceFacts {
 
 #ifdef __CUDACC__
 
+// After these errors each later call of the process fails.
+inline bool IsLost(cudaError_t status) {
+  for (const cudaError_t error :
+       {cudaErrorIllegalAddress, cudaErrorLaunchFailure, cudaErrorLaunchTimeout, cudaErrorAssert,
+        cudaErrorMisalignedAddress, cudaErrorIllegalInstruction, cudaErrorInvalidPc,
+        cudaErrorInvalidAddressSpace, cudaErrorHardwareStackError, cudaErrorECCUncorrectable,
+        cudaErrorNvlinkUncorrectable, cudaErrorContextIsDestroyed, cudaErrorUnknown})
+    if (status == error) return true;
+  return false;
+}
+
 inline void Check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears errors of the call, not those of the device
-  const Cause cause = status == cudaErrorMemoryAllocation         ? Cause::kMemory
+  const Cause cause = IsLost(status)                              ? Cause::kLost
+                      : status == cudaErrorMemoryAllocation       ? Cause::kMemory
                       : status == cudaErrorDevicesUnavailable     ? Cause::kBusy
                       : status == cudaErrorNoKernelImageForDevice ? Cause::kNoCode
                                                                   : Cause::kOther;
@@ -157,12 +170,13 @@ inline DeviceFacts FactsOf(int32_t) {
   return facts;
 }
 inline void FreeMemory(int64_t* free_bytes, int64_t* total_bytes) {
-  *free_bytes = *total_bytes = int64_t{1} << 31;
+  *total_bytes = HostMemory::Total();
+  *free_bytes = *total_bytes - HostMemory::used;
 }
 inline Stream MakeStream() { return 0; }
 inline void EndStream(Stream) {}
-inline void* AllocateOnDevice(int64_t bytes) { return ::operator new(bytes); }
-inline void FreeOnDevice(void* data) { ::operator delete(data); }
+inline void* AllocateOnDevice(int64_t bytes) { return HostMemory::Allocate(bytes); }
+inline void FreeOnDevice(void* data) { HostMemory::Free(data); }
 inline void* AllocatePinned(int64_t bytes) { return ::operator new(bytes); }
 inline void FreePinned(void* data) { ::operator delete(data); }
 inline void CopyToDevice(void* to, const void* from, int64_t bytes, Stream) {
@@ -172,7 +186,10 @@ inline void CopyToHost(void* to, const void* from, int64_t bytes, Stream) {
   CopyBytes(to, from, bytes);
 }
 inline void FillZero(void* data, int64_t bytes, Stream) { std::memset(data, 0, bytes); }
-inline void Synchronize(Stream) {}
+inline void Synchronize(Stream) {
+  if (std::getenv("HOST_EXECUTOR_LOST"))
+    throw FailureOf(Cause::kLost, "the device failed", "HOST_EXECUTOR_LOST is set");
+}
 
 #endif
 

@@ -4,7 +4,6 @@
 
 #include "device_program.h"
 #include "gate_kernels.h"
-#include "memory.h"
 #include "sample_kernels.h"
 #include "small_kernels.h"
 #include "wide_kernels.h"
@@ -22,13 +21,9 @@ constexpr int64_t kWaves = 2;           // of thread blocks in a launch for wide
 constexpr int64_t kMostParts = 256;     // of a state that is measured
 constexpr int64_t kMostStates = 65535;  // in a launch with a row of thread blocks for each
 constexpr int64_t kShotsAtOnce = kIsHostExecutor ? 64 : 1 << 20;
-constexpr double kUsableMemory = 0.9;  // of the free memory of the device
 
-inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-inline std::string Mebibytes(int64_t bytes) {
-  return std::to_string(DivideUp(bytes, 1 << 20)) + " MiB";
-}
+// What a call computes, which decides the arrays that it needs.
+enum class Kind { kValues, kGradient, kStates, kSamples, kStateGradient };
 
 template <class T>
 class TypedProgram : public Program {
@@ -71,7 +66,9 @@ class TypedProgram : public Program {
     Layout::Array<C> products;
     Layout::Array<T> coefficients, string_values, product_sums, sequence_sums;
     Layout::Array<Wide> derivatives, unit_sums, parts, segments;
-    Layout::Array<C> psi, lambda;
+    Layout::Array<C> psi, lambda, received;      // the last for gradients by states
+    Layout::Array<double> segment_sums, totals;  // of probabilities, for samples
+    Layout::Array<int64_t> drawn;
   };
   // How a call is divided: `chunk` examples at once, by `units` that keep sums of their own.
   struct Division {
@@ -84,7 +81,12 @@ class TypedProgram : public Program {
   Inputs StageInputs(const Call& call, const T* upstream);
   Results LayoutResults(const Call& call, bool values, bool gradient);
   void ReturnResults(const Results& results, void* values, const GradientResults* gradient);
-  Scratch LayoutScratch(const Division& division, bool states, bool gradient);
+  Scratch LayoutScratch(const Division& division, Kind kind);
+  // Reserves the memory of as many examples at once as have room.
+  Scratch ReserveScratch(Kind kind, Division* division);
+  DeviceError NoRoom(Kind kind, int64_t needed, int64_t usable) const;
+  // Reserves memory for all examples of a call.
+  char* ReserveForBatch(const char* what, DeviceMemory* memory, const Layout& layout, int64_t size);
   // Thread blocks that share a state's measurement: each thread takes a strip or more.
   int64_t MeasureParts() const {
     const int64_t strips = (int64_t{1} << sizes_.qubits) / (kWideThreads * kWideStrip);
@@ -93,9 +95,8 @@ class TypedProgram : public Program {
   // At 12 qubits three states fit into a multiprocessor if their threads are few.
   bool has_few_threads() const { return !kTangents && sizes_.qubits == 12; }
   Division DivideSmall(int64_t size, bool gradient);
-  Division DivideWide(int64_t size, bool gradient);
+  Division DivideWide(int64_t size);
   int64_t ScratchBytesPerExample() const;
-  void ReserveScratch(const Scratch& scratch, const char* what);
 
   ProgramView<T> View(int32_t mode) const;
   GateView<T> Gates(const Inputs& inputs, int64_t first);

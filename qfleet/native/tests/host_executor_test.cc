@@ -102,6 +102,7 @@ void DeviceFailures(bool) {
   CHECK(Contains(failure(Cause::kMemory).what(), "end other processes"), "memory");
   CHECK(Contains(failure(Cause::kBusy).what(), "does not share it"), "a GPU that is in use");
   CHECK(Contains(failure(Cause::kNoCode).what(), "--arch native"), "another architecture");
+  CHECK(Contains(failure(Cause::kLost).what(), "a copy: out of luck: this process"), "a lost GPU");
   CHECK(failure(Cause::kOther).what() == std::string("a copy: out of luck"), "another failure");
 }
 
