@@ -35,9 +35,9 @@ _FACTORS = items(instance(Factor | NoiseChannel, "factors and channels"), "a seq
 class CompiledCircuit(ExpectationMethods, StateMethods):
     """A circuit that is compiled for the engine. Make one with `qfleet.compile`.
 
-    It is immutable, deterministic, and may be used from several threads and after a fork. It can be
-    pickled and copied. Symbol values have the unit that the circuit gives them: radians in
-    `cirq.rx(symbol)`, half-turns in `cirq.X**symbol`.
+    It is immutable, deterministic, and may be used from several threads and, on the CPU, after a
+    fork. It can be pickled and copied. Symbol values have the unit that the circuit gives them:
+    radians in `cirq.rx(symbol)`, half-turns in `cirq.X**symbol`.
 
     All methods raise ArgumentError, which names the argument, for arrays of the wrong shape, arrays
     of complex or other numbers that are not real, and for values that are not finite. They raise

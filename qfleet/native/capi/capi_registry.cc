@@ -1,4 +1,6 @@
 // The programs of this process by handle.
+#include <pthread.h>
+
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -16,8 +18,13 @@ struct Registry {
 };
 
 Registry& ProcessRegistry() {
-  static Registry& registry = *new Registry();
-  return registry;
+  static Registry* const registry = [] {
+    // A fork waits for the lock, which no thread of the child could release.
+    pthread_atfork([] { ProcessRegistry().mutex.lock(); }, [] { ProcessRegistry().mutex.unlock(); },
+                   [] { ProcessRegistry().mutex.unlock(); });
+    return new Registry();
+  }();
+  return *registry;
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ DeviceEngine::DeviceEngine(const std::string& library, int32_t number, const Pro
 }
 
 DeviceEngine::~DeviceEngine() {
+  if (DevicesAreOfParent()) return;
   for (device::Program* program : {program_, program_with_tangents_})
     if (program) interface_->destroy(program);
 }
@@ -87,6 +88,7 @@ struct DeviceEngine::PreparedCall {
 };
 
 void DeviceEngine::Prepare(const Batch& batch, PreparedCall* prepared) {
+  RequireOwnDevices();  // before a lock that another thread may have held
   prepared->matrices = MatricesOf(batch);
   const SharedMatrices& matrices = *prepared->matrices;
   const size_t count = source_.sequences.size() + tables_->combined.size();

@@ -21,9 +21,16 @@ class DeviceFailure : public std::runtime_error {
 // Throws DeviceFailure, also for a library of another version.
 const device::Interface* LoadDeviceLibrary(const std::string& path);
 
+// True in a process that was forked from one with a device library: CUDA works in neither its calls
+// nor its clean-up.
+bool DevicesAreOfParent();
+// Throws DeviceFailure in such a process.
+void RequireOwnDevices();
+
 // Runs a function of the library, whose last arguments are its error and the error's size.
 template <class Function, class... Arguments>
 void RunOnDevice(Function* function, Arguments... arguments) {
+  RequireOwnDevices();
   constexpr int64_t kErrorBytes = 512;
   char error[kErrorBytes] = "";
   const device::Status status = function(arguments..., error, kErrorBytes);

@@ -83,7 +83,7 @@ DeviceDensityEngine<T>::DeviceDensityEngine(const std::string& library, int32_t 
 
 template <class T>
 DeviceDensityEngine<T>::~DeviceDensityEngine() {
-  if (on_device_) interface_->destroy_density(on_device_);
+  if (on_device_ && !DevicesAreOfParent()) interface_->destroy_density(on_device_);
 }
 
 template <class T>
