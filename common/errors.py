@@ -18,7 +18,8 @@
         ├── StorageUnavailable  145   storage does not respond
         ├── DeadlineReached     146   DEADLINE seconds have passed
         ├── Stalled             147   a worker made no progress within a limit
-        └── ReplicasDiffer      149   the weights of the workers are not equal
+        ├── ReplicasDiffer      149   the weights of the workers are not equal
+        └── DeviceLost          150   a GPU failed while it computed
 
 The exceptions of the library (`qfleet.errors`) carry no exit codes; `as_qfleet_error` converts them
 to these. Any other exception is a bug and exits with 1 and a traceback. The Kubeflow operator
@@ -30,6 +31,7 @@ The text of every error is one sentence: cause, location, allowed values, next c
 import contextlib
 import gc
 import logging
+import re
 import select
 import signal
 import sys
@@ -160,6 +162,15 @@ class ReplicasDiffer(RetryableError):
     exit_code = 149
 
 
+class DeviceLost(RetryableError):
+    """A GPU failed while it computed. A process that is started again can use it, or names why not.
+
+    A GPU that can't be used at the start of a process is a UserError.
+    """
+
+    exit_code = 150
+
+
 def one_line(error: BaseException) -> str:
     """Return the error's text without line breaks, for a terminal, a log or a pod's status.
 
@@ -186,6 +197,27 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
         return original
     if isinstance(original, library.LibraryError):
         return _from_library(original)
+    return from_operation(original)
+
+
+_ENGINE_TEXT = re.compile(r"\bqfleet_[a-z_]+: ([^\n\[{]*)")
+"""A sentence of the engine's C interface, which TensorFlow wraps in its own text."""
+
+
+def from_operation(error: BaseException | None) -> QfleetError | None:
+    """Return the failure of a GPU in an operation of the engine; None for all other errors.
+
+    Args:
+        error: Any exception. TensorFlow's are known by their names, as it may not be installed.
+    """
+    found = _ENGINE_TEXT.search(str(error))
+    if found is None:
+        return None
+    sentence = found[1].strip()
+    if type(error).__name__ == "UnavailableError":  # of QFLEET_DEVICE_FAILED alone
+        return DeviceLost(sentence)
+    if type(error).__name__ == "ResourceExhaustedError" and "device's memory" in sentence:
+        return SimulationError(f"{sentence}; see QUBITS, WORKERS and BATCH")
     return None
 
 

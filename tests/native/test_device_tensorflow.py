@@ -12,6 +12,7 @@ import pytest
 import sympy
 
 import qfleet
+from common.errors import DeviceLost, QfleetError, SimulationError
 from qfleet.engine import devices
 from tests.support.device_library import DEVICE, build_device_library
 
@@ -179,6 +180,50 @@ def test_initial_states_have_the_gradients_of_the_cpu(monkeypatch: pytest.Monkey
         found.append((loss, *tape.gradient(loss, (states, layer.trainable_variables[0]))))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.usefixtures("on_device")
+@pytest.mark.skipif(DEVICE != "host", reason="a GPU is not lost")
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("variable", "error", "words"),
+    [
+        ("HOST_EXECUTOR_LOST", DeviceLost, "worker 0: the device failed: .* start the process"),
+        ("HOST_EXECUTOR_BYTES", SimulationError, "worker 0: .* of the device's memory, but 0 MiB"),
+    ],
+)
+def test_failure_in_a_step_of_a_training_is_a_sentence(
+    variable: str,
+    error: type[QfleetError],
+    words: str,
+    workers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from training.cluster.spec import ClusterSpec, loopback_addresses
+    from training.process.preemption import Preemption
+    from training.process.watchdog import Watchdog
+    from training.step.peer_errors import PeerErrorTranslator
+
+    layer = build_layer("expectation")
+    layer(ROWS)  # which makes its program
+    # More than before: an operation of an equal program has kept its memory.
+    rows = np.tile(ROWS, [100 * workers * (4 if error is SimulationError else 1), 1])
+    cluster = ClusterSpec(loopback_addresses(range(1, workers + 1)), 0)
+    committed: list[int] = []
+    monkeypatch.setenv(variable, "1")
+    with (
+        pytest.raises(error, match=words) as caught,
+        PeerErrorTranslator(
+            cluster,
+            Preemption(Watchdog(), is_chief=True),
+            commit_newest=lambda: committed.append(1),
+        ),
+    ):
+        layer(rows)
+    assert "\n" not in str(caught.value)
+    assert bool(committed) == (error is DeviceLost)
+    monkeypatch.delenv(variable)
+    assert len(layer(rows)) == len(rows)
 
 
 @pytest.mark.usefixtures("on_device")

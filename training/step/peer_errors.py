@@ -15,6 +15,8 @@ from common.errors import (
     QfleetError,
     SimulationError,
     StorageFull,
+    UserError,
+    from_operation,
 )
 from qfleet.tensorflow.runtime import tf
 from training.cluster.spec import ClusterSpec
@@ -72,7 +74,8 @@ class PeerErrorTranslator:
         """Raise the converted error.
 
         Raises:
-            SimulationError: This worker ran out of memory.
+            SimulationError: This worker or its GPU ran out of memory.
+            DeviceLost: The GPU of this worker failed.
             StorageFull: The disk of its logs is full.
             PeerLost: A peer was lost.
             Preempted: A peer was lost after SIGTERM.
@@ -81,6 +84,10 @@ class PeerErrorTranslator:
         rank = self._cluster.rank
         if isinstance(error, tf.errors.OpError):
             log.debug(f"TensorFlow: {error.message}")
+        if own := from_operation(error):
+            if not isinstance(own, UserError):
+                self._commit_newest()
+            raise type(own)(f"worker {rank}: {own}") from error
         if isinstance(error, tf.errors.ResourceExhaustedError) and _is_full_disk(error):
             raise StorageFull(f"worker {rank} has {NO_SPACE} for its logs: free some") from error
         if isinstance(error, tf.errors.ResourceExhaustedError):
@@ -96,8 +103,8 @@ class PeerErrorTranslator:
             raise Preempted("stopped by SIGTERM") from None
         if reported:
             raise reported from error
-        own = _OWN_TEXT.search(str(error.message))
-        reason = own[0].strip() if own else "a call that needs all workers failed"
+        text = _OWN_TEXT.search(str(error.message))
+        reason = text[0].strip() if text else "a call that needs all workers failed"
         raise PeerLost(f"worker {rank} lost a peer: {reason}; all workers restart") from error
 
 
