@@ -53,6 +53,13 @@ CPU = Device("cpu")
 FORMS = "GPUs evolve state vectors, and density matrices from |0...0> only"
 """The programs that have a form for GPUs, as a part of a sentence."""
 
+UNTRIED = {
+    "states": "Hessian-vector products and samples",
+    "initial states": "all calls of a program with a state per example",
+    "density matrices": "density matrices",
+}
+"""Calls that were not run on a GPU, by the kind of a program; docs/gpu.md lists them."""
+
 
 def resolve(name: str | None) -> Device:
     """Return the device of a name.
@@ -188,6 +195,18 @@ def describe(device: Device) -> str:
     info = info_of(device)
     free, total = info.free_bytes / 2**30, info.total_bytes / 2**30
     return f"device: {title(device)} ({free:.0f} of {total:.0f} GiB free)"
+
+
+def line_of_untried(device: Device, kind: str) -> str:
+    """Return a line about the calls of a program that were not run on a GPU.
+
+    Args:
+        device: Any; the line is empty for others than GPUs.
+        kind: Of the program, as in UNTRIED.
+    """
+    if device.kind != "cuda":
+        return ""
+    return f"compiled and tested on a host executor, not run on a GPU: {UNTRIED[kind]}\n"
 
 
 @functools.cache

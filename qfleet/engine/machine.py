@@ -84,12 +84,18 @@ class Machine:
     def describe_states(self, program: Program, batch: int, spanning: int | None) -> str:
         """Describe a program of state vectors and its plan; see `Program.describe`."""
         text = description.describe_states(program, self, batch, spanning)
-        return self.titled(text)
+        return self.titled(text, "initial states" if program.takes_states else "states")
 
-    def titled(self, text: str) -> str:
-        """Return a description after a line with the device, unless that is the wanted CPU."""
+    def titled(self, text: str, kind: str = "density matrices") -> str:
+        """Return a description after a line with the device, unless that is the wanted CPU.
+
+        Args:
+            text: The description.
+            kind: Of the program, as in `devices.UNTRIED`.
+        """
         if self.device != CPU:
-            return f"{devices.describe(self.device)}\n{text}"
+            untried = devices.line_of_untried(self.device, kind)
+            return f"{devices.describe(self.device)}\n{untried}{text}"
         if self._wanted.kind in ("cpu", "auto"):
             return text
         return f"device: {CPU}, not {self._wanted}: {devices.FORMS}\n{text}"

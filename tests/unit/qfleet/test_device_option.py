@@ -10,6 +10,7 @@ import sympy
 import qfleet
 from qfleet.engine import devices, program_handle
 from qfleet.engine.devices import Device, resolve
+from qfleet.engine.library import DeviceInfo
 
 QUBIT = cirq.LineQubit(0)
 CIRCUIT = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(QUBIT))
@@ -128,6 +129,30 @@ def test_repr_names_a_device_other_than_the_cpu() -> None:
 
 def test_description_of_the_cpu_names_no_device() -> None:
     assert "device" not in compile_on("cpu").describe()
+
+
+@pytest.mark.usefixtures("any_device")
+@pytest.mark.parametrize(
+    ("circuit", "takes_states", "words"),
+    [
+        (CIRCUIT, False, "Hessian-vector products and samples"),
+        (CIRCUIT, True, "a state per example"),
+        (NOISY, False, "density matrices"),
+    ],
+)
+def test_description_names_what_no_gpu_has_run(
+    circuit: cirq.Circuit, takes_states: bool, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "info_of", lambda device: DeviceInfo(free_bytes=1 << 40))
+    lines = []
+    for device in ("cuda:2", "host"):
+        compiled = qfleet.compile(
+            circuit, ["x"], observables=cirq.Z(QUBIT), initial_states=takes_states, device=device
+        )
+        lines.append(compiled.describe().splitlines()[1])
+    assert lines[0].startswith("compiled and tested on a host executor, not run on a GPU: ")
+    assert words in lines[0]
+    assert "not run" not in lines[1]
 
 
 @pytest.mark.usefixtures("no_libraries")
