@@ -91,7 +91,7 @@ def main() -> None:
         timings.append(timing)
         print(row(timing), flush=True)
         if options.json:  # after each case, because the time of a machine may end
-            document["timings"] = [asdict(one) for one in timings]
+            document["timings"] = [record(one, document["peaks"]) for one in timings]
             options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
@@ -133,6 +133,19 @@ def measure_peaks(device: str) -> dict[str, float]:
         torch.cuda.synchronize()
         rates[name] = repeats * amount / (time.perf_counter() - start)
     return rates
+
+
+def record(timing: Timing, peaks: dict[str, float]) -> dict[str, Any]:
+    """Return the fields of a timing, and the share of the measured rate of float32 operations.
+
+    Args:
+        timing: Of any system; the share is that of the engine on the device.
+        peaks: Result of `measure_peaks`.
+    """
+    fields = asdict(timing)
+    if "flops" in peaks and timing.system.startswith("qfleet cuda") and timing.flops:
+        fields["share_of_peak"] = timing.flops / peaks["flops"]
+    return fields
 
 
 def row(timing: Timing) -> str:

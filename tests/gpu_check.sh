@@ -36,12 +36,22 @@ if [[ $device == host ]]; then # without limits: no machine is lent, and other w
 	exec "$python" -m benchmarks.gpu --device host --qubits 4 --batches 1 32 --json "$folder/gpu.json"
 fi
 "$python" -m qfleet.native.cuda
-timeout 120 "${test_device[@]}" tests/native/test_device_frameworks.py
-timeout 300 "$python" -m benchmarks.gpu --cpu --hvp --json "$folder/gpu.json" \
+# The parts end in 540 s together. One that fails or runs out of its time does not stop the others.
+failed=()
+part() {
+	local name=$1 seconds=$2
+	timeout "$seconds" "${@:3}" || {
+		echo "gpu-check: $name ended with exit code $? (its limit was $seconds s)" >&2
+		failed+=("$name")
+	}
+}
+part tests 150 "${test_device[@]}" tests/native/test_device_frameworks.py tests/native/test_device_fork.py
+part benchmark $((390 - SECONDS)) "$python" -m benchmarks.gpu --cpu --hvp --json "$folder/gpu.json" \
 	--peers "torch graph" jax "torch compile" tensorcircuit --peer-seconds 150
 # Both paths, for small and for wide states. The compilers that the tests start are not examined.
-sanitize=(timeout 90 compute-sanitizer --target-processes application-only --error-exitcode 9)
-"${sanitize[@]}" --tool memcheck "${test_device[@]}" \
+sanitize=(compute-sanitizer --target-processes application-only --error-exitcode 9)
+part memcheck 75 "${sanitize[@]}" --tool memcheck "${test_device[@]}" \
 	-k "wide_values and 14 or values and 5-3 or values and 2-17 or samples or density and 3-70 or undone or values and 9-2"
-"${sanitize[@]}" --tool racecheck "${test_device[@]}" \
+part racecheck 75 "${sanitize[@]}" --tool racecheck "${test_device[@]}" \
 	-k "wide_values and 14-complex64 or values and 5-3-complex64 or density and 4-5-complex64"
+[[ ${#failed[@]} == 0 ]] || exit 1
