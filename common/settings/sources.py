@@ -223,6 +223,8 @@ def _near_value(value: str, field: SettingField) -> str:
     """Return the end of a message about a wrong value: a similar allowed one, if there is one."""
     if field.name in ("model", "sampler") and (named := factory_of(value)):
         return f": did you mean {named}?"
+    if field.name == "device" and "gpu" in value.lower():
+        return ": did you mean cuda?"
     near = did_you_mean(value[:MAX_SHOWN], field.choices)
     if field.name == "device" and not near:
         return f", and NOISE takes a quantum device of `{command('calibrate')}`"

@@ -12,7 +12,7 @@ import pytest
 import sympy
 
 import qfleet
-from common.errors import DeviceLost, QfleetError, SimulationError
+from common.errors import DeviceLost, QfleetError, SimulationError, as_qfleet_error
 from qfleet.engine import devices
 from tests.support.device_library import DEVICE, build_device_library
 
@@ -221,6 +221,9 @@ def test_failure_in_a_step_of_a_training_is_a_sentence(
     ):
         layer(rows)
     assert "\n" not in str(caught.value)
+    with pytest.raises(tensorflow.errors.OpError) as original:  # as in an inference
+        layer(rows)
+    assert isinstance(as_qfleet_error(original.value), error)
     assert bool(committed) == (error is DeviceLost)
     monkeypatch.delenv(variable)
     assert len(layer(rows)) == len(rows)

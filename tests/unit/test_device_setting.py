@@ -44,6 +44,12 @@ def test_unknown_device_is_refused(value: str) -> None:
         Settings.from_args([f"DEVICE={value}"])
 
 
+@pytest.mark.parametrize("value", ["gpu", "GPU:1", "CUDA", " cuda", "cuda:-1"])
+def test_misspelled_gpu_leads_to_cuda(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"did you mean cuda\?$"):
+        Settings.from_args([f"DEVICE={value}"])
+
+
 def test_device_of_a_calibration_is_named() -> None:
     with pytest.raises(SettingsError, match="NOISE takes a quantum device"):
         Settings.from_args(["DEVICE=ibm_sherbrooke"])
