@@ -92,7 +92,8 @@ QFLEET_API qfleet_status qfleet_program_describe(qfleet_program program, qfleet_
 
 typedef struct {
   char name[128];
-  int64_t total_bytes, free_bytes;  // of the device's memory
+  // Of the device's memory; what idle programs of this process hold for their next call is free.
+  int64_t total_bytes, free_bytes;
   int32_t multiprocessors;
   int32_t is_host_executor;  // 1: the kernels run on the CPU, thread by thread, for tests
   int32_t double_ratio;      // operations of floats in the time of one of doubles
