@@ -157,10 +157,10 @@ def test_idle_program_gives_its_memory_to_another(monkeypatch: pytest.MonkeyPatc
     one, other = copy_of("values"), copy_of("values")
     before, wanted = used_bytes(), gradient(one)
     assert used_bytes() < before + 1000  # what an idle program keeps is free for others
-    leave(12 * STATE_BYTES, monkeypatch)
+    leave(5 * STATE_BYTES, monkeypatch)  # a gradient has two states, and sums
     for _ in range(2):
-        np.testing.assert_array_equal(gradient(other), wanted)
-        np.testing.assert_array_equal(gradient(one), wanted)
+        assert_close(gradient(other), wanted, "complex64", TOLERANCE)
+        assert_close(gradient(one), wanted, "complex64", TOLERANCE)
 
 
 def test_collected_programs_free_their_memory() -> None:
