@@ -186,7 +186,7 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
         error: Any exception.
 
     Returns:
-        The error itself; a UserError for an error of the library; None for a bug.
+        The error itself; a UserError for an error of the library, or DeviceLost; None for a bug.
     """
     original: BaseException | None = error
     # AutoGraph replaces an error in traced code; the original is its context.
@@ -221,8 +221,14 @@ def from_operation(error: BaseException | None) -> QfleetError | None:
     return None
 
 
-def _from_library(error: library.LibraryError) -> UserError:
+_LOST = "start the process again"
+"""In the sentence about a GPU that was lost (qfleet/native/cuda/failures.h)."""
+
+
+def _from_library(error: library.LibraryError) -> QfleetError:
     """Convert an error of the library and add the setting to change."""
+    if isinstance(error, library.DeviceError) and _LOST in str(error):
+        return DeviceLost(str(error))
     if isinstance(error, library.ShardingError):
         return SimulationError(f"{error}, or set STATE_SHARDS=1")
     if isinstance(error, library.MemoryLimitError):

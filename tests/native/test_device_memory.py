@@ -12,6 +12,7 @@ import pytest
 import sympy
 
 import qfleet
+from common.errors import DeviceLost, as_qfleet_error
 from qfleet.engine import devices
 from tests.native.test_device_density import compile_pair as compile_density
 from tests.native.test_device_density import point_of
@@ -180,8 +181,9 @@ def test_call_on_a_lost_device_is_a_sentence(name: str, monkeypatch: pytest.Monk
     before = call(compiled)
     monkeypatch.setenv("HOST_EXECUTOR_LOST", "1")
     for _ in range(2):
-        with pytest.raises(qfleet.DeviceError, match="start the process again"):
+        with pytest.raises(qfleet.DeviceError, match="start the process again") as caught:
             call(compiled)
+        assert isinstance(as_qfleet_error(caught.value), DeviceLost)
     with pytest.raises(qfleet.DeviceError):
         copy_of(kind)
     monkeypatch.delenv("HOST_EXECUTOR_LOST")
