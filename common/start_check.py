@@ -4,46 +4,71 @@
 """
 
 import sys
+from typing import TYPE_CHECKING
 
 from common import storage, user_code
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
+from common.settings.circuit_file import is_circuit
 from common.settings.gate_checks import require_device
-from common.settings.groups.experiment import FITTED_TO_DATA, GATE, MODELS, STATE_QUBITS
+from common.settings.groups.experiment import (
+    FITTED_TO_DATA,
+    GATE,
+    MODELS,
+    STATE_QUBITS,
+    ModelSettings,
+)
 from common.waiting import Waiting
+
+if TYPE_CHECKING:
+    from common.data.encoding import Encoding
+    from common.data.target import Target
+
+_AMPLITUDE_BYTES = 8
 
 RETRY_SECONDS = 10.0
 """Time in which another machine's bucket is tried, as a user waits."""
 
 
-def check(settings: Settings, *, is_elsewhere: bool = False) -> None:
+def check(settings: Settings, *, is_elsewhere: bool = False) -> "Target | None":
     """Raise what makes MODEL, SAMPLER, DATA or PRUNE unusable, as far as little time shows it.
 
     Args:
         settings: All settings.
         is_elsewhere: If other machines train, whose memory is unknown.
 
+    Returns:
+        What a model predicts; None if the default data set is used, or DATA is read later.
+
     Raises:
         DataError, SettingsError: DATA or the device of TASK=gate can't be used, or a setting does
             not fit.
-        SimulationError: The circuits take too much time or memory.
+        SimulationError, MemoryLimitError: The circuits take too much time or memory.
     """
     if settings.job.target != "k8s":  # where the client has checked the file that it mounts
         user_code.check_functions(settings)
+    if _has_whole_states(settings) and not is_elsewhere:
+        from qfleet.engine.memory import require_memory
+
+        require_memory(settings.model.qubits, _AMPLITUDE_BYTES, 1)
     if not _needs_data(settings):
-        return
+        return None
     with Waiting(f"the check of DATA={settings.data.data}"):
         from common import data  # it takes a second to import
 
-        encoding = data.check(settings)
+        found = data.check(settings)
         if settings.data.task == GATE:
             _check_pulse(settings)
-        if encoding is None or not _may_be_contracted(settings):
-            return
+        if found and is_circuit(settings.model.model):
+            _check_found(settings.model, found)
+        if not isinstance(found, data.Encoding):
+            return found
+        if not _may_be_contracted(settings):
+            return found.target
         from common.model_circuits import compiled_circuits
 
         model, seed = settings.model, settings.data.seed
-        symbols = encoding.symbols, encoding.placement
+        symbols = found.symbols, found.placement
         circuits = compiled_circuits(model, *symbols, seed, is_elsewhere=is_elsewhere)
     prune = settings.training.prune
     if prune and any(program and program.contraction for _, program in circuits):
@@ -51,6 +76,18 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> None:
             f"PRUNE={prune:g} can't be used with tensor networks, by which QUBITS={model.qubits}"
             " are simulated: set METHOD=state_vector, or omit PRUNE"
         )
+    return found.target
+
+
+def _check_found(model: ModelSettings, found: "Encoding | Target") -> None:
+    """Check that a circuit that a search found fits the examples or the problem."""
+    from common import data, found_circuits
+
+    if isinstance(found, data.Encoding):
+        found_circuits.found_data_circuit(model, found.symbols)
+        found_circuits.found_head(model, found.target.outputs)
+    else:
+        found_circuits.found_circuit(model)
 
 
 def _check_pulse(settings: Settings) -> None:
@@ -63,11 +100,20 @@ def _check_pulse(settings: Settings) -> None:
 
 def is_needed(settings: Settings) -> bool:
     """Return True if `check` may find anything."""
-    return _needs_data(settings) or bool(user_code.named_functions(settings))
+    is_checked = _needs_data(settings) or _has_whole_states(settings)
+    return is_checked or bool(user_code.named_functions(settings))
 
 
 def _needs_data(settings: Settings) -> bool:
-    return bool(settings.explicit & FITTED_TO_DATA) or _may_be_contracted(settings)
+    is_given = settings.explicit & FITTED_TO_DATA or is_circuit(settings.model.model)
+    return bool(is_given) or _may_be_contracted(settings)
+
+
+def _has_whole_states(settings: Settings) -> bool:
+    """Return True if wide circuits are simulated by states only."""
+    model = settings.model
+    is_wide = model.model in MODELS and model.qubits > STATE_QUBITS
+    return is_wide and (model.simulator != "qfleet" or model.method == "state_vector")
 
 
 def _may_be_contracted(settings: Settings) -> bool:

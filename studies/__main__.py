@@ -14,7 +14,6 @@ from common.settings.options import StudyOptions
 from common.text import plural
 from common.waiting import Waiting
 from studies.budget import Budget
-from studies.data_check import check_data
 from studies.definition import PROGRAM, StudyDefinition
 from studies.folder import StudyFolder
 from studies.forecast import StudyForecast, duration, predict, used
@@ -23,6 +22,7 @@ from studies.proposals import proposer_for
 from studies.pruning import TrialPruner
 from studies.runner import MostTrialsFailed, StudyRunner
 from studies.targets import launcher_for, open_root, parallel_trials
+from studies.trial_checks import check_trials
 
 
 def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
@@ -40,12 +40,12 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
     definition = StudyDefinition.from_args(args)
     settings, options = definition.settings, definition.options
     budget = Budget.parse(options.budget, options.price_per_worker_hour)
-    propose, pruner = proposer_for(definition), TrialPruner(definition)
     exit_on_signals()  # while the planner measures; later, the study stops its trials itself
     with open_root(settings) as root:
         folder = StudyFolder(root, definition.name)
         folder.require_same(definition)
-        check_data(definition)
+        propose, pruner = proposer_for(definition), TrialPruner(definition)
+        check_trials(definition)
         parallelism = parallel_trials(definition)
         _log(
             f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at"

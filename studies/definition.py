@@ -27,7 +27,7 @@ from studies.axes import (
     to_args,
 )
 from studies.command_line import read_words
-from studies.rungs import check_pruner, first_rung
+from studies.rungs import check_metric, check_pruner, first_rung
 
 FORMAT = 1
 PROGRAM = "study"
@@ -257,8 +257,8 @@ class StudyDefinition:
         self._check_size()
         for combination in self.combinations or self.corners:
             self.trial_settings(0, combination)
-        axes = [axis.name for axis in self.axes]
-        check_pruner(self.options, self.min_trial_epochs, self.combination_count, axes)
+        check_pruner(self.options, self.min_trial_epochs, self.combination_count)
+        check_metric(self.options, [axis.name for axis in self.axes])
 
     @property
     def corners(self) -> Iterator[Combination]:

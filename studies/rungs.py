@@ -23,16 +23,13 @@ def first_rung(options: StudyOptions, epochs: int) -> int:
     return options.min_epochs or first_of_two(epochs, options.reduction_factor)
 
 
-def check_pruner(
-    options: StudyOptions, epochs: int, combinations: int, axes: Sequence[str]
-) -> None:
+def check_pruner(options: StudyOptions, epochs: int, combinations: int) -> None:
     """Check EARLY_STOPPING and what belongs to it.
 
     Args:
         options: Options of the study.
         epochs: EPOCHS, the smallest one if it is varied.
         combinations: Number of combinations of the study.
-        axes: Names of the varied settings.
 
     Raises:
         SettingsError: They do not fit each other or the study.
@@ -50,9 +47,27 @@ def check_pruner(
             f"{name} leaves no epoch to save with EPOCHS={epochs}: raise EPOCHS, or"
             f" {'lower MIN_EPOCHS' if options.min_epochs else 'omit EARLY_STOPPING'}"
         )
+
+
+def check_metric(options: StudyOptions, axes: Sequence[str]) -> None:
+    """Check that trials that are compared while a study runs have one METRIC.
+
+    Args:
+        options: Options of the study.
+        axes: Names of the varied settings.
+
+    Raises:
+        SettingsError: Their losses differ, and METRIC is not set.
+    """
     varied = [name for name in LOSS_SETTINGS if name in axes]
-    if varied and not options.metric:
+    if varied and compares_trials(options) and not options.metric:
+        name = "SEARCH=tpe" if options.search == "tpe" else "EARLY_STOPPING=halving"
         raise SettingsError(
-            f"EARLY_STOPPING=halving can't compare losses of several values of"
-            f" {varied[0].upper()}: set METRIC to a metric that all trials have, such as accuracy"
+            f"{name} can't compare losses of several values of {varied[0].upper()}: set METRIC to"
+            " a metric that all trials have, such as accuracy"
         )
+
+
+def compares_trials(options: StudyOptions) -> bool:
+    """Return True if the course of a study depends on the METRIC of its trials."""
+    return options.search == "tpe" or options.early_stopping != "none"

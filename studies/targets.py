@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from common import storage
 from common.processes import cpu_count
 from common.settings import Settings
 from common.storage import StoragePath
+from common.storage.probe import usable_root
 from launch.slurm import client
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder
@@ -26,6 +26,7 @@ def open_root(settings: Settings) -> Iterator[StoragePath]:
 
     Raises:
         ClusterError: The cluster or its storage can't be reached, or there is no Slurm here.
+        StorageError, StorageUnavailable: STORAGE can't be used.
     """
     if settings.job.target == "k8s":
         with open_cluster_storage(settings) as root:
@@ -33,7 +34,7 @@ def open_root(settings: Settings) -> Iterator[StoragePath]:
         return
     if settings.job.target == "slurm":
         client.require()
-    root = storage.path(settings.job.storage)
+    root = usable_root(settings.job.storage)
     yield root.absolute() if isinstance(root, Path) else root
 
 

@@ -87,7 +87,7 @@ def prepare(
     return found
 
 
-def check(settings: Settings) -> Encoding | None:
+def check(settings: Settings) -> Encoding | Target | None:
     """Raise what `prepare` would raise, as far as little time and no writing show it.
 
     Local tables of up to MAX_CHECKED_MIB are read and split. Of larger ones, and of those in a
@@ -95,7 +95,7 @@ def check(settings: Settings) -> Encoding | None:
     read, and its shards are listed. Of energies, references are not computed.
 
     Returns:
-        The encoding of examples; None if it is found later, and for energies.
+        The encoding of examples, or the target of problems; None if DATA is read later.
 
     Raises:
         DataError: The data can't be read or used.
@@ -112,8 +112,9 @@ def check(settings: Settings) -> Encoding | None:
         if data.task in PROBLEM_FILES:
             from common.data.problems import check_problem  # Cirq takes a second to import
 
-            _require_target(check_problem(data, qubits), settings)
-            return None
+            target = check_problem(data, qubits)
+            _require_target(target, settings)
+            return target
         if data.data in GENERATORS:
             encoding = GENERATORS[data.data](data, qubits).encoding
         elif _is_read_later(data):

@@ -97,7 +97,7 @@ def only_hamiltonian(data: DataSettings, qubits: int) -> Hamiltonian:
 
 
 def check_problem(data: DataSettings, qubits: int) -> Target:
-    """Return a target with what settings must fit: neither reference energies nor Pauli words.
+    """Return a target with what settings must fit, without its Pauli words.
 
     Args:
         data: Settings of the data set.
@@ -109,9 +109,14 @@ def check_problem(data: DataSettings, qubits: int) -> Target:
     if data.task in ("state", GATE):
         return PROBLEMS[data.task](data, qubits).encoding.target
     family = _family(data, qubits, first_member)
-    members, electrons = len(family.coefficients), family.electrons
-    fields = family.field_names
-    return Target("energy", "energy", fields=fields, members=members, electrons=electrons)
+    return Target(
+        "energy",
+        "energy",
+        fields=family.field_names,
+        has_reference=next(family.members()).has_reference,
+        members=len(family.coefficients),
+        electrons=family.electrons,
+    )
 
 
 def _family(

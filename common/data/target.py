@@ -32,15 +32,15 @@ TASKS = {
 }
 """TASK by the kind of the target."""
 
-LOSSES = {
-    "signs": "mse",
-    "classes": "log_loss",
-    "number": "mse",
-    "energy": "energy",
-    "state": "infidelity",
-    "gate": "infidelity",
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "signs": ("mse", "accuracy"),
+    "classes": ("log_loss", "accuracy"),
+    "number": ("mse", "mae", "r2"),
+    "energy": ("energy", "energy_error"),
+    "state": ("infidelity", "fidelity"),
+    "gate": ("infidelity", "fidelity", "leakage"),
 }
-"""Metric that training minimises, by the kind of the target."""
+"""Metrics by the kind of the target; training minimises the first one."""
 
 PROBLEM_KINDS = ("energy", "state", "gate")
 """Kinds whose rows are problems, not examples."""
@@ -96,9 +96,15 @@ class Target:
         return TASKS[self.kind]
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics: `loss`, then the others."""
+        names = METRICS[self.kind]
+        return names if self.has_reference else names[:1]
+
+    @property
     def loss(self) -> str:
         """Name of the metric that training minimises unless LOSS names another."""
-        return LOSSES[self.kind]
+        return self.metrics[0]
 
     def encode(self, labels: np.ndarray) -> np.ndarray:
         """Return float32 [n] for labels as text (classes) or float64 (a number).

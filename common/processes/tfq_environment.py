@@ -9,6 +9,12 @@ FOLDER = Path(__file__).resolve().parents[2] / ".venv-tfq"
 """Created by `make TARGET SIMULATOR=tfq`."""
 
 
+def is_missing(simulator: str) -> bool:
+    """Return True if a simulator needs TensorFlow Quantum, which no environment has."""
+    needs = simulator == "tfq" and importlib.util.find_spec("tensorflow_quantum") is None
+    return needs and not _python().is_file()
+
+
 def enter_if_needed(simulator: str, module: str) -> None:
     """Start this program again in the environment of TensorFlow Quantum, if it needs that.
 
@@ -18,7 +24,7 @@ def enter_if_needed(simulator: str, module: str) -> None:
         simulator: SIMULATOR, or that of the run which the program reads.
         module: The program, as in `python -m module`. It gets the same arguments.
     """
-    python = FOLDER / "bin" / "python"
+    python = _python()
     if (
         simulator != "tfq"
         or importlib.util.find_spec("tensorflow_quantum") is not None
@@ -28,3 +34,7 @@ def enter_if_needed(simulator: str, module: str) -> None:
         return
     sys.stdout.flush()
     os.execv(python, [str(python), "-m", module, *sys.argv[1:]])  # noqa: S606
+
+
+def _python() -> Path:
+    return FOLDER / "bin" / "python"

@@ -60,6 +60,14 @@ class Hamiltonian:
             cirq.DensePauliString(word, coefficient=float(c)).on(*line) for word, c in pairs
         )
 
+    @property
+    def has_reference(self) -> bool:
+        """If `reference_energy` is known."""
+        if self.exact_energy is not None:
+            return True
+        flips = {_mask(word, "XY") for word in self.terms}
+        return self.qubits <= MAX_EXACT_QUBITS and len(flips) << self.qubits <= MAX_EXACT_ENTRIES
+
     def reference_energy(self) -> float | None:
         """Return the exact energy of the ground state.
 
@@ -68,8 +76,7 @@ class Hamiltonian:
         """
         if self.exact_energy is not None:
             return self.exact_energy()
-        flips = {_mask(word, "XY") for word in self.terms}
-        if self.qubits > MAX_EXACT_QUBITS or len(flips) << self.qubits > MAX_EXACT_ENTRIES:
+        if not self.has_reference:
             return None
         return lowest_eigenvalue(self.terms, self.coefficients, self.electrons)
 

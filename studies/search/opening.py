@@ -3,10 +3,11 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from common import events, storage
+from common import events
 from common.errors import SettingsError
 from common.settings import Settings
 from common.storage import StoragePath
+from common.storage.probe import usable_root
 from common.text import plural
 from common.waiting import Waiting
 from launch.slurm import client
@@ -32,6 +33,7 @@ def open_storage(definition: SearchDefinition) -> Iterator[StoragePath]:
 
     Raises:
         ClusterError: The cluster or its storage can't be reached, or there is no Slurm here.
+        StorageError, StorageUnavailable: STORAGE can't be used.
     """
     settings = definition.settings
     if settings.job.target == "k8s":
@@ -40,7 +42,7 @@ def open_storage(definition: SearchDefinition) -> Iterator[StoragePath]:
     else:
         if settings.job.target == "slurm":
             client.require()
-        yield storage.path(settings.job.storage)
+        yield usable_root(settings.job.storage)
 
 
 def open_space(definition: SearchDefinition) -> Space:

@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from common.errors import run_main
+from common.processes import tfq_environment
+from common.settings import Settings
+from common.settings.options import synonym_fields
+from common.settings.programs import listed_fields, used_by
 from planning import __main__ as plan
 from studies import __main__ as study
 from studies.search import __main__ as search
@@ -63,6 +67,35 @@ OF_STATE = [
     ("DATA=none.npy", "DATA=none.npy"),
     ("QUBITS=12", "QUBITS=12"),
 ]
+OF_STORAGE = [
+    ("STORAGE=s3://bucket/x", "STORAGE=s3://bucket/x"),
+    ("STORAGE=table.csv", "STORAGE=table.csv"),
+    ("STORAGE=table.csv/new", "STORAGE=table.csv/new"),
+    ("STORAGE=/proc/new", "STORAGE=/proc/new"),
+]
+OF_TRIALS = [
+    ("METRIC=acuracy", "did you mean accuracy?"),
+    ("METRIC=log_loss", "METRIC=log_loss"),
+    ("METRIC=huber LOSS=huber,log_cosh EARLY_STOPPING=halving", "METRIC=huber"),
+    ("METRIC=log_loss DATA=table.csv QUBITS=2", "METRIC=log_loss"),
+    ("METRIC=accuracy TASK=energy DATA=tfim:2:1", "METRIC=accuracy"),
+    ("DEVICE=cuda:99", "DEVICE=cuda:99"),
+    ("TRAJECTORIES=5", "TRAJECTORIES=5"),
+    ("SIMULATOR=tfq", "SIMULATOR=tfq"),
+    ("QUBITS=40 METHOD=state_vector", "QUBITS"),
+    ("METRIC=energy_error TASK=energy DATA=heisenberg:21 QUBITS=21", "METRIC=energy_error"),
+]
+OF_TEXT = {
+    "config": "none.yaml",
+    "data": "none.csv",
+    "device": "cuda:99",
+    "label_column": "none",
+    "metric": "none",
+    "noise": "none.yaml",
+    "storage": "gcs://none",
+}
+"""Wrong values of the settings whose type allows any text."""
+
 OF_SEARCH = [
     (base, *case)
     for base, cases in ((ISING, OF_ISING), (TABLE, OF_DATA), (STATE, OF_STATE))
@@ -77,6 +110,7 @@ def refused(
     """Return a function that checks a refusal by a program."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "")  # no Slurm
+    monkeypatch.setattr(tfq_environment, "FOLDER", tmp_path / "none")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of processes that are started
     rows = "".join(f"{at % 7},{at % 5 + 1},{at % 2}\n" for at in range(90))
     Path("table.csv").write_text(f"a,b,label\n{rows}")
@@ -102,6 +136,28 @@ def refused(
 @pytest.mark.parametrize(("args", "name"), OF_TRAINING)
 def test_mistake_ends_a_training(refused, command: str, args: str, name: str) -> None:
     refused(*TRAINING[command], args, name)
+
+
+@pytest.mark.parametrize("main", [search.main, study.main], ids=["search", "study"])
+def test_wrong_storage_ends_a_command(refused, main) -> None:
+    base = ISING if main is search.main else TRAINING["study"][1]
+    for args, name in OF_STORAGE:
+        refused(main, base, args, name)
+
+
+@pytest.mark.parametrize(("args", "name"), OF_TRIALS)
+def test_mistake_of_a_trial_ends_a_study(refused, args: str, name: str) -> None:
+    refused(*TRAINING["study"], args, name)
+
+
+@pytest.mark.parametrize(
+    ("program", "main", "base"),
+    [("study", study.main, (*TABLE[:-1], "EPOCHS=1")), ("search", search.main, TABLE)],
+)
+def test_each_setting_is_checked_before_the_start(refused, program: str, main, base) -> None:
+    used = used_by(program, "local", Settings.from_args([])) | synonym_fields(program).keys()
+    for name in sorted(used & listed_fields(program).keys()):
+        refused(main, base, f"{name.upper()}={OF_TEXT.get(name, '§')}", name.upper())
 
 
 @pytest.mark.parametrize("main", [search.main, search_plan.main], ids=["search", "plan"])

@@ -7,6 +7,7 @@ import cirq
 import pytest
 import sympy
 
+from common import start_check
 from common.data.target import Target
 from common.errors import SettingsError
 from common.models.ansatz import ansatz_circuit
@@ -68,6 +69,12 @@ def test_circuit_that_does_not_fit_is_refused(file: str, changes, qubits, word) 
     settings = Settings.from_args(args, "train")
     with pytest.raises(SettingsError, match=word):
         ansatz_circuit(settings, TARGET)
+
+
+def test_circuit_of_another_width_is_refused_at_the_start(file: str) -> None:
+    settings = Settings.from_args(["TASK=energy", "DATA=tfim:3:1.0", f"MODEL={file}"])
+    with pytest.raises(SettingsError, match="QUBITS=3"):
+        start_check.check(settings)
 
 
 def test_circuit_that_is_too_large_is_refused(file: str) -> None:

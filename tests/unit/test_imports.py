@@ -70,7 +70,8 @@ ALLOWED: Mapping[str, set[str]] = {
     "built_in_data": {"errors", "settings"},
     "devices": {"commands", "errors", "processes", "settings", "text"},
     "pulse_objectives": BASE | {"data"},
-    "start_check": BASE | {"data", "model_circuits", "pulse_objectives", "storage", "user_code"},
+    "start_check": BASE
+    | {"data", "found_circuits", "model_circuits", "pulse_objectives", "storage", "user_code"},
     "models": BASE
     | {
         "data",

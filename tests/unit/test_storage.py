@@ -20,6 +20,7 @@ from common.errors import (
     StorageUnavailable,
 )
 from common.settings import Settings
+from common.storage.probe import usable_root
 
 
 def test_write_atomic_then_read_returns_the_content(tmp_path: Path) -> None:
@@ -234,3 +235,14 @@ def test_local_storage_imports_no_google_cloud(tmp_path: Path) -> None:
         "assert not {'google.cloud', 'cloudpathlib', 'tensorflow', 'cirq'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+def test_usable_bucket_is_left_as_it_was(gs: str) -> None:
+    assert storage.files(usable_root(gs)) == []
+    with pytest.raises(StorageError, match="^STORAGE=gs://missing-bucket/x"):
+        usable_root("gs://missing-bucket/x")
+
+
+def test_usable_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    assert usable_root(f"{tmp_path}/a/b") == tmp_path / "a" / "b"
+    assert not list(tmp_path.iterdir())

@@ -17,7 +17,6 @@ from common.settings import Settings
 from studies import __main__ as program
 from studies.axes import parse_axis
 from studies.budget import Budget
-from studies.data_check import check_data
 from studies.definition import StudyDefinition
 from studies.folder import Clock, StudyFolder, Trial
 from studies.forecast import StudyForecast
@@ -27,6 +26,7 @@ from studies.pruning import TrialPruner
 from studies.results import write_results
 from studies.runner import StudyRunner
 from studies.tables import make_tables, mean_interval, write_tables
+from studies.trial_checks import check_trials
 from studies.trial_launcher import TrialOutcome
 from tests.support.devices import write_device
 
@@ -117,6 +117,7 @@ def test_definition_of_a_measured_study_is_valid(file: Path, tmp_path, monkeypat
         (["EARLY_STOPPING=halving"], "EARLY_STOPPING"),
         (["EARLY_STOPPING=halving", "QUBITS=4,6", "MIN_EPOCHS=20", "EPOCHS=20"], "MIN_EPOCHS"),
         (["EARLY_STOPPING=halving", "LOSS=huber,log_cosh"], "METRIC"),
+        (["SEARCH=tpe", "TRIALS=2", "LOSS=huber,log_cosh"], "METRIC"),
     ],
 )
 def test_definition_with_a_mistake_names_the_setting(args: list[str], name: str) -> None:
@@ -471,9 +472,9 @@ def test_data_of_every_trial_is_checked_before_the_first(tmp_path):
     table = tmp_path / "a.csv"
     table.write_text("x,y,label\n" + "".join(f"{n},{n % 7},{n % 2}\n" for n in range(200)))
     args = ["NAME=s", "QUBITS=2", "EPOCHS=1,2"]
-    check_data(StudyDefinition.from_args([*args, f"DATA={table}"]))
+    check_trials(StudyDefinition.from_args([*args, f"DATA={table}"]))
     with pytest.raises(DataError, match="missing"):
-        check_data(StudyDefinition.from_args([*args, f"DATA={table},{tmp_path}/missing.csv"]))
+        check_trials(StudyDefinition.from_args([*args, f"DATA={table},{tmp_path}/missing.csv"]))
 
 
 @pytest.mark.parametrize(
@@ -481,6 +482,6 @@ def test_data_of_every_trial_is_checked_before_the_first(tmp_path):
 )
 def test_circuit_of_every_trial_is_checked(fixed: str, varied: str) -> None:
     args = ["NAME=s", "QUBITS=40", "EPOCHS=1", "POOLING=neighbours", fixed]
-    check_data(StudyDefinition.from_args([*args, varied.partition(",")[0]]))
+    check_trials(StudyDefinition.from_args([*args, varied.partition(",")[0]]))
     with pytest.raises((SettingsError, SimulationError)):
-        check_data(StudyDefinition.from_args([*args, varied]))
+        check_trials(StudyDefinition.from_args([*args, varied]))

@@ -94,7 +94,7 @@ def _signs(target: Target) -> Measures:
         # The sign of a prediction is its class; 0 counts as +1.
         return tf.cast((_only(predictions) >= 0) == (labels >= 0), tf.float32)
 
-    return Measures("mse", (squared, correct), ("mse", "accuracy"), _unchanged, target.kind)
+    return _measures(target, (squared, correct))
 
 
 def _classes(target: Target) -> Measures:
@@ -106,9 +106,7 @@ def _classes(target: Target) -> Measures:
         predicted = tf.argmax(logits, axis=1, output_type=tf.int32)
         return tf.cast(predicted == tf.cast(labels, tf.int32), tf.float32)
 
-    return Measures(
-        "log_loss", (cross_entropy, correct), ("log_loss", "accuracy"), _unchanged, target.kind
-    )
+    return _measures(target, (cross_entropy, correct))
 
 
 def _number(target: Target) -> Measures:
@@ -127,7 +125,7 @@ def _number(target: Target) -> Measures:
         lambda _, labels: labels,
         lambda _, labels: tf.square(labels),
     )
-    return Measures("mse", rows, ("mse", "mae", "r2"), finish, target.kind)
+    return _measures(target, rows, finish)
 
 
 def _energy(target: Target) -> Measures:
@@ -137,10 +135,7 @@ def _energy(target: Target) -> Measures:
     def error(predictions: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return tf.abs(_only(predictions) - labels)
 
-    if not target.has_reference:
-        return Measures("energy", (energy,), ("energy",), _unchanged, target.kind)
-    names = ("energy", "energy_error")
-    return Measures("energy", (energy, error), names, _unchanged, target.kind)
+    return _measures(target, (energy, error) if target.has_reference else (energy,))
 
 
 def _state(target: Target) -> Measures:
@@ -150,7 +145,7 @@ def _state(target: Target) -> Measures:
     def finish(means: Means) -> Means:
         return means[0], 1 - means[0]
 
-    return Measures("infidelity", (infidelity,), ("infidelity", "fidelity"), finish, target.kind)
+    return _measures(target, (infidelity,), finish)
 
 
 _BY_KIND: dict[str, Callable[[Target], Measures]] = {
@@ -166,8 +161,12 @@ def _only(predictions: tf.Tensor) -> tf.Tensor:
     return tf.reshape(predictions, [-1])
 
 
-def _unchanged(means: Means) -> Means:
-    return means
+def _measures(
+    target: Target,
+    rows: tuple[RowFunction, ...],
+    finish: Callable[[Means], Means] = lambda means: means,
+) -> Measures:
+    return Measures(target.loss, rows, target.metrics, finish, target.kind)
 
 
 def _with_loss(measures: Measures, target: Target, name: str, model_loss: object) -> Measures:
