@@ -4,7 +4,6 @@ This is the local counterpart of an Indexed Job. Each worker gets the JOB_COMPLE
 pod would get, and exits with the same codes.
 """
 
-import logging
 import sys
 from pathlib import Path
 from typing import Self
@@ -16,7 +15,6 @@ from common.count_bar import CountBar
 from common.errors import PeerLost, RetryableError, StorageUnavailable
 from common.events import Event
 from common.processes import (
-    LIVENESS_SECONDS,
     Heartbeats,
     ManagedProcess,
     ProcessGroup,
@@ -30,8 +28,6 @@ from common.text import plural
 from common.waiting import Waiting
 from inference.chunk_plan import ChunkPlan
 from inference.worker import COMPLETION_INDEX
-
-log = logging.getLogger("qfleet")
 
 TERMINATION_GRACE_SECONDS = 10.0
 """Time from SIGTERM until a worker is killed."""
@@ -110,13 +106,7 @@ class LocalWorkers:
             heartbeats.watch(process, files[index])
         while running and stop.received is None:
             received = group.next_event(POLL_SECONDS)
-            for silent in heartbeats.stale(LIVENESS_SECONDS):
-                if silent in running.values():
-                    log.warning(
-                        f"{silent.name} did not respond for {LIVENESS_SECONDS:.0f} seconds"
-                        " (stopped): killing it"
-                    )
-                    silent.kill()
+            heartbeats.kill_silent()
             if received is None:
                 continue
             process, event = received

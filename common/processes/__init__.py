@@ -15,11 +15,10 @@ A `ProcessGroup` merges the streams of several children.
 """
 
 from common.processes.group import ProcessGroup, StopSignals
-from common.processes.heartbeats import STARVED_FACTOR, Heartbeats
+from common.processes.heartbeats import LIVENESS_SECONDS, STARVED_FACTOR, Heartbeats
 from common.processes.managed import ManagedProcess, Output
 from common.processes.parent import exit_with_parent
 from common.processes.system import (
-    LIVENESS_SECONDS,
     clean_environment,
     cpu_count,
     cpu_sets,

@@ -8,7 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from common import events
 from common.processes.managed import ManagedProcess
+
+LIVENESS_SECONDS = 20.0
+"""Time without a touch of its heartbeat file after which a process is killed. A thread of the
+process touches the file every second while the main thread makes progress."""
 
 MAX_POLL_SECONDS = 1.0
 """Most seconds that count between two checks; more have passed where this process did not run."""
@@ -65,8 +70,17 @@ class Heartbeats:
         """Watch a process from now on, in place of an earlier one with its name."""
         self._watched[process.name] = _Heartbeat(process, file)
 
-    def stale(self, limit_seconds: float) -> list[ManagedProcess]:
-        """Return the processes that are stopped or stuck, each of them once.
+    def kill_silent(self) -> None:
+        """Kill the processes that are stopped or stuck, with a line for each."""
+        for process in self.silent(LIVENESS_SECONDS):
+            if process.exit_code is None:
+                silent = f"did not respond for {LIVENESS_SECONDS:.0f} seconds (stopped or stuck)"
+                text = f"{process.name} {silent}: killing it"
+                events.emit("log", text[:1].upper() + text[1:], level="WARNING")
+                process.kill()
+
+    def silent(self, limit_seconds: float) -> list[ManagedProcess]:
+        """Return the processes that are stopped, stuck or have ended, each of them once.
 
         Args:
             limit_seconds: Time that counts without a touch of the file; STARVED_FACTOR times as

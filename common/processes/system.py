@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import psutil
 
-LIVENESS_SECONDS = 20.0
-"""Time without a touch of its heartbeat file after which a worker is killed. A thread of the
-worker touches the file every second while the main thread makes progress."""
-
 
 def usable_cpus() -> list[int]:
     """Return the numbers of the CPUs that this thread may run on (all, where that is unknown)."""

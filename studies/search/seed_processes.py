@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from common import events, storage
-from common.processes import LIVENESS_SECONDS, Heartbeats, ManagedProcess, ProcessGroup
+from common.processes import Heartbeats, ManagedProcess, ProcessGroup
 from common.settings.launcher_variables import HEARTBEAT_FILE
 from studies.runner import INTERRUPTED
 
@@ -24,8 +24,8 @@ _POLL_SECONDS = 1.0
 class SeedProcesses:
     """Processes of seeds, each of which continues the history of its seed. A context.
 
-    A process that touches no heartbeat file for LIVENESS_SECONDS is killed. One that was killed is
-    started again, and its history is that of a process that was not.
+    A process that hangs is killed (common/processes/heartbeats.py). One that was killed is started
+    again, and its history is that of a process that was not.
 
     Args:
         args: The command line of the search.
@@ -71,8 +71,7 @@ class SeedProcesses:
         Processes that hang are killed here, and those that were killed start again.
         """
         found = self._group.next_event(_POLL_SECONDS)
-        for silent in self._heartbeats.stale(LIVENESS_SECONDS):
-            silent.kill()
+        self._heartbeats.kill_silent()
         if found is None:
             return None
         process, event = found

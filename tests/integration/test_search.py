@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from common.processes import heartbeats
 from studies.search import __main__ as search
-from studies.search import seed_processes
 from studies.search.seed_processes import SeedProcesses
 from tests.support.patience import seconds, wait_until
 from tests.support.training_processes import TrainingProcess, training_processes
@@ -29,7 +29,7 @@ def test_stopped_process_of_a_seed_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     args = (*ARGS[:4], "SEEDS=1")
-    monkeypatch.setattr(seed_processes, "LIVENESS_SECONDS", seconds(3))
+    monkeypatch.setattr(heartbeats, "LIVENESS_SECONDS", seconds(3))
     (tmp_path / "stopped" / "searches" / "s").mkdir(parents=True)
     with SeedProcesses([*args, f"STORAGE={tmp_path / 'stopped'}"]) as running:
         running.start(1)

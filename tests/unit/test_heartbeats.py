@@ -62,7 +62,7 @@ class Supervisor:
     def check(self, passed: float = 1.0) -> list[ManagedProcess]:
         """Let some time pass, and return what is found."""
         self.now += passed
-        return self.heartbeats.stale(LIMIT)
+        return self.heartbeats.silent(LIMIT)
 
     def check_for(self, seconds: float) -> list[ManagedProcess]:
         """Check in each of some seconds, and return all that is found."""

@@ -92,7 +92,6 @@ def test_start_of_workers_reports_one_error(
         display,  # type: ignore[arg-type]
         signals,  # type: ignore[arg-type]
     )
-    supervision._heartbeats.stale.return_value = []  # type: ignore[attr-defined]
     supervision.wait()
     assert found == shown
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
+from common.processes import heartbeats
 from common.runs import Run
 from common.runs.slurm_job import Outcome, outcomes, record_outcome
 from training.launcher import slurm_outcome, slurm_task
@@ -73,7 +74,7 @@ def test_sigterm_reaches_the_worker(run: Run) -> None:
 
 
 def test_silent_worker_is_killed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_task, "LIVENESS_SECONDS", 0.3)
+    monkeypatch.setattr(heartbeats, "LIVENESS_SECONDS", 0.3)
     assert start_worker("signal.pause()") == 137
 
 

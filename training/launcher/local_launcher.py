@@ -25,7 +25,6 @@ from common.errors import (
 )
 from common.events import Event, log_event
 from common.processes import (
-    LIVENESS_SECONDS,
     Heartbeats,
     ManagedProcess,
     ProcessGroup,
@@ -253,7 +252,7 @@ class _Supervision:
                 self._group.terminate()
             if taken := self._group.next_event(POLL_INTERVAL_SECONDS):
                 self._take(*taken)
-            self._kill_stale()
+            self._heartbeats.kill_silent()
             failed = [code for code in self._codes.values() if code]
             if any(map(_is_permanent, failed)) and not terminated:
                 terminated, kill_time = True, time.monotonic() + START_EXIT_TIMEOUT_SECONDS
@@ -281,16 +280,6 @@ class _Supervision:
             self._reported = True
             self._display.show(self._errors[ranks[0]])
         self._errors.clear()
-
-    def _kill_stale(self) -> None:
-        """Kill workers that are stopped, or stuck so that they can't end themselves."""
-        for process in self._heartbeats.stale(LIVENESS_SECONDS):
-            if process.name in self._running:
-                log.warning(
-                    f"Worker {self._ranks[process.name]} did not respond for"
-                    f" {LIVENESS_SECONDS:.0f} seconds (stopped or stuck): killing it"
-                )
-                process.kill()
 
     def _take(self, process: ManagedProcess, event: Event) -> None:
         rank = self._ranks[process.name]

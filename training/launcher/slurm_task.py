@@ -12,13 +12,7 @@ from pathlib import Path
 
 from common import events, runs, storage
 from common.errors import EXIT_BUG, QfleetError, as_qfleet_error, one_line, run_main
-from common.processes import (
-    LIVENESS_SECONDS,
-    Heartbeats,
-    ManagedProcess,
-    StopSignals,
-    clean_environment,
-)
+from common.processes import Heartbeats, ManagedProcess, StopSignals, clean_environment
 from common.runs.slurm_job import Outcome, record_outcome
 from common.settings import Settings
 from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID
@@ -79,9 +73,10 @@ def _run_worker(
     )
     heartbeats = Heartbeats()
     terminated = ended = False
+    command, name = [*command, *settings.to_args()], f"worker {task.rank}"
     with (
         StopSignals() as signals,
-        ManagedProcess([*command, *settings.to_args()], name="worker", env=environment) as worker,
+        ManagedProcess(command, name=name, env=environment) as worker,
     ):
         heartbeats.watch(worker, heartbeat_file)
         while not ended:
@@ -92,12 +87,7 @@ def _run_worker(
             ended = event is not None and event.kind == "exit"
             if event and not ended and event.kind not in events.LOG_ONLY_KINDS:
                 events.forward(event)
-            if heartbeats.stale(LIVENESS_SECONDS):
-                log.warning(
-                    f"Worker {task.rank} did not respond for {LIVENESS_SECONDS:.0f} seconds"
-                    " (stopped or stuck): killing it"
-                )
-                worker.kill()
+            heartbeats.kill_silent()
         code = worker.wait()
         return Outcome(code, worker.failure if code else "")
 
