@@ -239,7 +239,7 @@ def test_local_storage_imports_no_google_cloud(tmp_path: Path) -> None:
 
 def test_usable_bucket_is_left_as_it_was(gs: str) -> None:
     assert storage.files(usable_root(gs)) == []
-    with pytest.raises(StorageError, match="^STORAGE=gs://missing-bucket/x"):
+    with pytest.raises(StorageError, match=r"^STORAGE=gs://missing-bucket/x"):
         usable_root("gs://missing-bucket/x")
 
 
