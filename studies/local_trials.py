@@ -1,11 +1,13 @@
-"""Trials as processes of this machine."""
+"""Trials as processes of this machine; one that is stopped or stuck is killed."""
 
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from common.processes import ManagedProcess, clean_environment
-from common.settings.launcher_variables import JOB_ID
+from common import storage
+from common.processes import Heartbeats, ManagedProcess, clean_environment
+from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID
 from qfleet.engine import gpus
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
 
@@ -19,17 +21,30 @@ class ProcessTrial:
     """A trial in a process; see `TrialHandle`.
 
     Args:
-        process: The process; its events are taken here only.
+        command: Program of a trial.
+        request: The trial.
     """
 
     is_running = True
 
-    def __init__(self, process: ManagedProcess) -> None:
-        self._process = process
+    def __init__(self, command: Sequence[str], request: TrialRequest) -> None:
+        self._folder = storage.temporary_folder()
+        file = Path(self._folder.name, "heartbeat")
+        own = {HEARTBEAT_FILE: str(file), JOB_ID: request.job_id, **_gpus(request)}
+        self._process = ManagedProcess(
+            [*command, *request.args],
+            name=f"trial {request.run}",
+            env=clean_environment(**own),
+            stdout="discard",
+            stderr="capture",
+        )
+        self._heartbeats = Heartbeats()
+        self._heartbeats.watch(self._process, file)
         self._stop_deadline: float | None = None
 
     def poll(self) -> TrialOutcome | None:
         """Return how the process ended; None while it has not."""
+        self._heartbeats.kill_silent()
         self._process.discard_events()
         code = self._process.exit_code
         if code is None:
@@ -47,6 +62,7 @@ class ProcessTrial:
             self.stop()
         assert self._stop_deadline is not None
         self._process.stop(self._stop_deadline - time.monotonic())
+        self._folder.cleanup()
 
 
 class LocalTrials:
@@ -65,18 +81,7 @@ class LocalTrials:
 
     def start(self, requests: Sequence[TrialRequest]) -> Sequence[TrialHandle]:
         """Start a process for each trial."""
-        return [
-            ProcessTrial(
-                ManagedProcess(
-                    [*self._command, *one.args],
-                    name=one.run,
-                    env=clean_environment(**{JOB_ID: one.job_id}, **_gpus(one)),
-                    stdout="discard",
-                    stderr="capture",
-                )
-            )
-            for one in requests
-        ]
+        return [ProcessTrial(self._command, one) for one in requests]
 
 
 def _gpus(trial: TrialRequest) -> dict[str, str]:

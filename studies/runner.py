@@ -228,8 +228,8 @@ class StudyRunner:
             )
         if trial.state == "pruned":
             pass  # it was recorded when it was stopped
-        elif code == 0 and self.folder.run(trial).finished():
-            self._finish(trial)
+        elif code in (0, *INTERRUPTED) and self.folder.run(trial).finished():
+            self._finish(trial)  # also if only its launcher was lost
         elif code in INTERRUPTED and ended.restarts < self._max_restarts:
             _log(f"Trial {trial.number} was ended ({outcome.reason}): starting it again")
             self._start([trial], ended.restarts + 1)

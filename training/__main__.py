@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from common import devices, events, runs, start_check, storage
 from common.errors import Preempted, SettingsError, exit_on_signals, run_main
+from common.native_watchdog import start_heartbeat
 from common.processes import exit_with_parent, tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
 from common.settings.circuit_file import short_model
+from common.settings.launcher_variables import heartbeat_file
 from common.text import plural
 from training.launcher.local_launcher import WORKER_COMMAND, LocalLauncher
 from training.process import logging_setup
@@ -36,6 +38,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     if events.is_read_by_parent():
         _end_with_reader()
     tfq_environment.enter_if_needed(settings.model.simulator, "training")
+    start_heartbeat(heartbeat_file())
     logging_setup.start_console(0, verbose=settings.job.verbose)
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: training runs with TARGET=local only")

@@ -11,7 +11,7 @@ import pytest
 from common import storage
 from common.processes import find_child
 from tests.support.patience import seconds, wait_until
-from tests.support.training_processes import SMALL, training_processes
+from tests.support.training_processes import SMALL, checkpoints, training_processes
 
 pytestmark = pytest.mark.exhaustive
 
@@ -25,7 +25,11 @@ processes = pytest.fixture(training_processes)
 @pytest.fixture
 def study(processes):
     """Start a study of four trials in a folder."""
-    return lambda root, *args: processes(root, *TRIALS, *args, module=STUDY)
+
+    def start(root, *args, **environ):
+        return processes(root, *TRIALS, *args, module=STUDY, **environ)
+
+    return start
 
 
 def set_pace(folder, step_seconds):
@@ -173,6 +177,30 @@ def test_trial_ended_by_another_process_is_started_again(study, tmp_path):
     set_pace(tmp_path, 0.0)
     assert process.wait() == 0, process.output
     assert "starting it again" in process.output
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("whole_tree", [False, True])
+def test_stopped_trial_is_started_again(study, tmp_path, whole_tree):
+    calm, stopped = tmp_path / "calm", tmp_path / "stopped"
+    args = ("LAYERS=1", "SEEDS=0", "PARALLELISM=1")
+    process = study(calm, *args)
+    assert process.wait() == 0, process.output
+    set_pace(stopped, 0.3)
+    process = study(stopped, *args, LIVENESS_SECONDS=str(seconds(3)))
+    process.wait_until(lambda: checkpoints(stopped / "s-0000"))
+    launcher = find_child(process.process.pid, lambda environment: True)
+    assert launcher
+    for one in [launcher, *launcher.children()][: None if whole_tree else 1]:
+        one.suspend()
+    set_pace(stopped, 0.0)
+    assert process.wait() == 0, process.output
+    assert "Trial s-0000 did not respond" in process.output
+    # Without their launcher, workers train to the end.
+    assert ("starting it again" in process.output) == whole_tree
+    assert tables(stopped) == tables(calm)
+    assert not list(stopped.glob("s-*-2"))
+    wait_until_gone(stopped)
 
 
 def test_budget_ends_the_study_which_more_budget_continues(study, tmp_path):

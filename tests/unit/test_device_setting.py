@@ -5,6 +5,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -312,13 +313,14 @@ def test_trials_begin_with_different_gpus(
 def test_local_trials_divide_the_gpus(
     args: list[str], wanted: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = []
+    process = Mock()
     monkeypatch.setattr(gpus, "gpu_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(local_trials, "ProcessTrial", started.append)
-    monkeypatch.setattr(local_trials, "ManagedProcess", lambda *_, **more: more["env"])
+    monkeypatch.setattr(local_trials, "ManagedProcess", process)
     requests = [TrialRequest(at, f"s-{at}", args, "job") for at in range(2)]
-    local_trials.LocalTrials(2).start(requests)
+    for trial in local_trials.LocalTrials(2).start(requests):
+        trial.close()
+    started = [call.kwargs["env"] for call in process.call_args_list]
     found = [one.get("CUDA_VISIBLE_DEVICES", "") for one in started]
     assert [one.split(",") if one else [] for one in found] == wanted
 

@@ -1,6 +1,7 @@
 """Studies in clusters: what trials do with the client of Kubernetes and the commands of Slurm."""
 
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.errors import ClusterError
+from common.processes import heartbeats
 from common.runs.slurm_job import Outcome, record_outcome
 from common.settings import Settings
 from launch.commands import run
@@ -15,6 +17,7 @@ from launch.slurm.array import ranges
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder, Trial
 from studies.kubernetes_trials import KubernetesTrials, open_cluster_storage
+from studies.local_trials import LocalTrials
 from studies.slurm_trials import SlurmTrials
 from studies.targets import parallel_trials
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
@@ -58,6 +61,14 @@ def start_job(script: str) -> TrialHandle:
 def test_job_ends_with_the_exit_code_of_its_client(script: str, expected: TrialOutcome) -> None:
     handle = start_job(script)
     assert outcome(handle) == expected
+    handle.close()
+
+
+def test_stopped_process_of_a_trial_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats, "LIVENESS_SECONDS", 0.3)
+    program = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+    (handle,) = LocalTrials(1, program).start([REQUEST])
+    assert outcome(handle) == TrialOutcome(137, "killed by SIGKILL")
     handle.close()
 
 
