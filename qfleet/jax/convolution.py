@@ -18,7 +18,7 @@ from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError
 from qfleet.jax.calls import check_precision
 from qfleet.jax.expectation import expectation
-from qfleet.patches import Pair, check_inputs, patch_grid
+from qfleet.patches import CHANNELS_LAST, Pair, check_images, patch_grid
 
 _SEQUENCE = items(lambda value, name: value, "a sequence with an array per circuit")
 
@@ -126,8 +126,9 @@ class QuantumConvolution:
             )
         array = _images(images)
         *lead, height, width, channels = array.shape
+        names, move = len(self.circuits[0].inputs), "jax.numpy.moveaxis(images, -3, -1)"
+        check_images(self._grid, names, array.shape, CHANNELS_LAST, move)
         rows, columns = self._grid.places(height, width)
-        check_inputs(len(self.circuits[0].inputs), self._grid, channels)
         patches = jnp.take(array, rows, axis=-3)  # [..., H', rows, W, C]
         patches = jnp.take(patches, columns, axis=-2)  # [..., H', rows, W', columns, C]
         shape = *lead, len(rows), len(columns)

@@ -11,7 +11,7 @@ from qfleet.circuits.circuit_json import to_json, value_from_json
 from qfleet.errors import ArgumentError
 from qfleet.keras.backend_circuit import Tensor
 from qfleet.keras.expectation import Expectation
-from qfleet.patches import Pair, check_inputs, patch_grid
+from qfleet.patches import CHANNELS_LAST, Pair, check_images, patch_grid
 
 
 @final
@@ -86,8 +86,8 @@ class QuantumConvolution(keras.layers.Layer):
                 f"images have shape {list(input_shape)}: pass [batch, height, width, channels] with"
                 " known sizes"
             )
-        self._grid.counts(*input_shape[1:3])
-        check_inputs(len(self.circuits[0].inputs), self._grid, input_shape[3])
+        names, move = len(self.circuits[0].inputs), "keras.ops.moveaxis(images, 1, 3)"
+        check_images(self._grid, names, input_shape, CHANNELS_LAST, move)
         for circuit in self.circuits:
             circuit.build((None, len(circuit.inputs)))
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qfleet.argument_checks import flag
+from qfleet.argument_checks import flag, shown
 from qfleet.circuit_checks import one_or_several
 from qfleet.errors import ArgumentError
-from qfleet.patches import Pair, check_inputs, patch_grid
+from qfleet.patches import CHANNELS_FIRST, Pair, check_images, patch_grid
 from qfleet.torch.modules import Expectation
 
 
@@ -76,14 +76,18 @@ class QuantumConvolution(nn.Module):
             ArgumentError: The images are integers, do not divide into patches, or have other
                 channels than the circuits have inputs for.
         """
-        if not isinstance(images, Tensor) or images.ndim < 3:
-            raise ArgumentError("images must be a tensor [..., channels, height, width]")
+        if not isinstance(images, Tensor):
+            raise ArgumentError(f"images is {shown(images)}: pass a tensor [..., {CHANNELS_FIRST}]")
+        if images.ndim < 3:
+            given = list(images.shape)
+            raise ArgumentError(f"images have shape {given}: pass [..., {CHANNELS_FIRST}]")
         if not images.is_floating_point():
             raise ArgumentError(f"images have the dtype {images.dtype}: pass images.float()")
+        names, move = len(self.circuits[0].inputs), "images.movedim(-1, -3)"
+        check_images(self._grid, names, images.shape, CHANNELS_FIRST, move)
         *lead, channels, height, width = images.shape
         size, stride = self._grid
         shape = self._grid.counts(height, width)
-        check_inputs(len(self.circuits[0].inputs), self._grid, channels)
         planes = images.reshape(-1, channels, height, width)
         patches = functional.unfold(planes, size, stride=stride).transpose(1, 2)  # [B, L, I]
         values = torch.cat([circuit(patches) for circuit in self.circuits], -1)  # [B, L, K]

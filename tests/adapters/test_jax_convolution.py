@@ -85,6 +85,7 @@ def test_layer_without_images_or_parameters_is_evaluated() -> None:
         ((1, 4, 5, 2), "width 5, which patches of 2 pixels with stride 2.* to 4 or 6"),
         ((1, 1, 4, 2), "height 1, .* to 2 or 4"),
         ((1, 4, 4, 1), "8 names: a patch of 2 x 2 pixels with 1 channels has 4 numbers"),
+        ((1, 2, 4, 4), r"pass \[..., height, .*, for example jax.numpy.moveaxis\(images, -3, -1\)"),
         ((4, 4), r"images have shape \[4, 4\]: pass \[..., height, width, channels\]"),
     ],
 )

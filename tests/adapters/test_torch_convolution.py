@@ -73,7 +73,9 @@ def test_layer_on_a_gpu_returns_values_there() -> None:
         ((1, 2, 4, 5), "width 5, which patches of 2 pixels with stride 2.* to 4 or 6"),
         ((1, 2, 1, 4), "height 1, .* to 2 or 4"),
         ((1, 1, 4, 4), "8 names: a patch of 2 x 2 pixels with 1 channels has 4 numbers"),
-        ((4, 4), r"images must be a tensor \[..., channels, height, width\]"),
+        ((1, 4, 4, 2), r"\[1, 4, 4, 2\].* pass \[..., channels, .* images.movedim\(-1, -3\)"),
+        ((1, 2, 4, 5), r"\[1, 2, 4, 5\] are read as \[..., channels, height, width\]"),
+        ((4, 4), r"images have shape \[4, 4\]: pass \[..., channels, height, width\]"),
     ],
 )
 def test_images_that_do_not_fit_are_refused(shape: tuple[int, ...], message: str) -> None:

@@ -8,7 +8,7 @@ import cirq
 from qfleet.circuit_checks import one_or_several
 from qfleet.circuits.circuit_json import to_json, value_from_json
 from qfleet.errors import ArgumentError
-from qfleet.patches import Pair, check_inputs, patch_grid
+from qfleet.patches import CHANNELS_LAST, Pair, check_images, patch_grid
 from qfleet.tensorflow.layers.expectation import Expectation
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -84,9 +84,8 @@ class QuantumConvolution(keras.layers.Layer):
             raise ArgumentError(
                 f"images have shape {shape}: pass [batch, height, width, channels] with known sizes"
             )
-        _, height, width, channels = shape
-        self._grid.counts(height, width)
-        check_inputs(len(self.circuits[0].inputs), self._grid, channels)
+        names, move = len(self.circuits[0].inputs), "tf.transpose(images, [0, 2, 3, 1])"
+        check_images(self._grid, names, shape.as_list(), CHANNELS_LAST, move)
         super().build(input_shape)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:

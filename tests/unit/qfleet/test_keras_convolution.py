@@ -88,6 +88,7 @@ def test_fixed_circuits_have_no_trained_angles() -> None:
     [
         ((1, 5, 5, 2), "width 5, which patches of 2 pixels with stride 2.* to 4 or 6"),
         ((1, 5, 6, 1), "8 names: a patch of 2 x 2 pixels with 1 channels has 4 numbers"),
+        ((1, 2, 5, 6), r"pass \[..., height, .*, for example tf.transpose\(images"),
         ((5, 6), r"pass \[batch, height, width, channels\]"),
     ],
 )
