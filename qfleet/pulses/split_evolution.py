@@ -12,12 +12,12 @@ from qfleet.engine.arguments import checked_complex, checked_values, require_fin
 from qfleet.errors import ArgumentError
 from qfleet.pulses.channels import CONTROL_CHANNELS, ControlChannel, require_qubits
 from qfleet.pulses.grid import GRID, MAX_SAMPLES, Grid
-from qfleet.pulses.hamiltonian import MAX_DIMENSION, lowering
-from qfleet.pulses.propagator import Propagator
+from qfleet.pulses.hamiltonian import MAX_DIMENSION
+from qfleet.pulses.split_blocks import SplitBlock, block_members, links, split_blocks
 from qfleet.pulses.split_native import SplitOperation, SplitSteps
 from qfleet.pulses.split_pulse import DrivenBlock, SplitPulse
 from qfleet.pulses.trajectories import Trajectories
-from qfleet.pulses.transmons import CHANNELS, TURN, Coupling, Transmons
+from qfleet.pulses.transmons import CHANNELS, Transmons
 
 MAX_STATE = 1 << 14
 """Most amplitudes of a state: 14 qubits of 2 levels, or 8 of 3."""
@@ -25,19 +25,6 @@ MAX_STATE = 1 << 14
 MAX_STEPS = MAX_SAMPLES
 MAX_TRAJECTORY_BYTES = 1 << 32
 _ORDER = 2
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Neighbouring qubits whose Hamiltonian is exponentiated as one matrix.
-
-    Attributes:
-        propagator: Of these qubits.
-        columns: Numbers of their channels; empty if they have none.
-    """
-
-    propagator: Propagator
-    columns: list[int]
 
 
 @dataclass(frozen=True)
@@ -219,63 +206,16 @@ class SplitEvolution:
     @cached_property
     def _members(self) -> list[range]:
         """The qubits of each block."""
-        levels, found = self.device.levels, [0]
-        for at in range(1, len(levels)):
-            if np.prod(levels[found[-1] : at + 1]) > self.block:
-                found.append(at)
-        return [range(*pair) for pair in zip(found, [*found[1:], len(levels)], strict=True)]
+        return block_members(self.device.levels, self.block)
 
     @cached_property
-    def _blocks(self) -> list[_Block]:
-        found = []
-        placed = set()
-        for members in self._members:
-            columns = [at for at, one in enumerate(self.channels) if {*one.qubits} <= {*members}]
-            placed |= {*columns}
-            inner = tuple(
-                replace(one, first=one.first - members.start, second=one.second - members.start)
-                for one in self.device.couplings
-                if {one.first, one.second} <= {*members}
-            )
-            channels = tuple(
-                replace(one, qubits=tuple(qubit - members.start for qubit in one.qubits))
-                for one in (self.channels[at] for at in columns)
-            ) or (ControlChannel("detuning", (0,)),)
-            part = Transmons(self.device.qubits[members.start : members.stop], inner)
-            found.append(_Block(Propagator(part, channels, self._grid, order=4), columns))
-        for at, one in enumerate(self.channels):
-            if at not in placed:
-                raise ArgumentError(
-                    f"channels[{at}] acts on the qubits {one.qubits} of different blocks:"
-                    f" {', '.join(f'{m.start} to {m.stop - 1}' for m in self._members)}; order the"
-                    " qubits so that one block has them, or pass a channel for each"
-                )
-        return found
+    def _blocks(self) -> list[SplitBlock]:
+        return split_blocks(self.device, self.channels, self._grid, self._members)
 
     @cached_property
     def _links(self) -> list[SplitOperation]:
         """Couplings between blocks, for half a step."""
-        block_of = {qubit: at for at, one in enumerate(self._members) for qubit in one}
-        return [
-            self._half(one)
-            for one in self.device.couplings
-            if block_of[one.first] != block_of[one.second]
-        ]
-
-    def _half(self, coupling: Coupling) -> SplitOperation:
-        first, second = (self.device.qubits[at] for at in (coupling.first, coupling.second))
-        a, b = lowering(first.levels), lowering(second.levels)
-        exchange = np.kron(a.T, b)
-        counts = np.kron(a.T @ a, b.T @ b)
-        energy = TURN * (coupling.exchange * (exchange + exchange.T) + coupling.zz * counts)
-        excitations = np.add.outer(np.arange(first.levels), np.arange(second.levels)).ravel()
-        half = np.zeros_like(energy)
-        for count in range(excitations.max() + 1):  # which the coupling keeps
-            rows = np.ix_(*2 * (np.flatnonzero(excitations == count),))
-            values, vectors = np.linalg.eigh(energy[rows])
-            half[rows] = (vectors * np.exp(-0.5j * self._grid.dt * values)) @ vectors.conj().T
-        turn = TURN * (first.frame - second.frame) * self._grid.dt  # of a^dagger b
-        return SplitOperation((coupling.first, coupling.second), half, turn)
+        return links(self.device, self._members, self._grid.dt)
 
     def _pulse(self, amplitudes: np.ndarray) -> SplitPulse:
         """Return the steps for amplitudes [T, C] of each."""
