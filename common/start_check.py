@@ -14,6 +14,7 @@ from common.settings.gate_checks import require_device
 from common.settings.groups.experiment import (
     FITTED_TO_DATA,
     GATE,
+    KERNEL,
     MODELS,
     STATE_QUBITS,
     ModelSettings,
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from common.data.target import Target
 
 _AMPLITUDE_BYTES = 8
+
+_KERNEL_BYTES = 3 * 8
+"""Per entry of a kernel matrix: the tiles, the matrix of the fit, and its cache."""
 
 RETRY_SECONDS = 10.0
 """Time in which another machine's bucket is tried, as a user waits."""
@@ -51,6 +55,8 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> "Target | None":
         from qfleet.engine.memory import require_memory
 
         require_memory(settings.model.qubits, _AMPLITUDE_BYTES, 1)
+    if _is_large_kernel(settings) and not is_elsewhere:
+        require_kernel_memory(settings.data.train_examples or 0)
     if not _needs_data(settings):
         return None
     with Waiting(f"the check of DATA={settings.data.data}"):
@@ -79,6 +85,26 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> "Target | None":
     return found.target
 
 
+def require_kernel_memory(rows: int) -> None:
+    """Check that a kernel matrix and its fit fit into the free memory of this machine.
+
+    Args:
+        rows: Training examples.
+
+    Raises:
+        SettingsError: They do not.
+    """
+    from qfleet.engine import memory
+
+    needed, free = _KERNEL_BYTES * rows * rows, memory.available_bytes()
+    if needed > free:
+        fits = int((free / _KERNEL_BYTES) ** 0.5)
+        raise SettingsError(
+            f"the kernel matrix of {rows:,} training examples and its fit take {needed:,} bytes,"
+            f" but {free:,} bytes are free: set TRAIN_EXAMPLES={fits} or less"
+        )
+
+
 def _check_found(model: ModelSettings, found: "Encoding | Target") -> None:
     """Check that a circuit that a search found fits the examples or the problem."""
     from common import data, found_circuits
@@ -100,13 +126,20 @@ def _check_pulse(settings: Settings) -> None:
 
 def is_needed(settings: Settings) -> bool:
     """Return True if `check` may find anything."""
-    is_checked = _needs_data(settings) or _has_whole_states(settings)
-    return is_checked or bool(user_code.named_functions(settings))
+    is_checked = _has_whole_states(settings) or _is_large_kernel(settings)
+    return is_checked or _needs_data(settings) or bool(user_code.named_functions(settings))
 
 
 def _needs_data(settings: Settings) -> bool:
     is_given = settings.explicit & FITTED_TO_DATA or is_circuit(settings.model.model)
     return bool(is_given) or _may_be_contracted(settings)
+
+
+def _is_large_kernel(settings: Settings) -> bool:
+    """Return True if the rows of a kernel matrix are generated as requested."""
+    data = settings.data
+    is_generated = data.data == "excitations" and bool(data.train_examples)
+    return is_generated and settings.model.model == KERNEL
 
 
 def _has_whole_states(settings: Settings) -> bool:

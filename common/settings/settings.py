@@ -37,6 +37,7 @@ from common.settings.task_checks import (
     check_layers,
     check_method,
     check_reproducible,
+    check_sharding,
     check_shares,
     check_task,
 )
@@ -198,6 +199,7 @@ class Settings(SettingGroups):
         check_noise(model, data, training)
         check_layers(model)
         check_method(model, training)
+        check_sharding(model, training)
         check_device(self.job, model, training, self.slurm)
         check_zne(self.inference)
         check_pruning(model, data, training)

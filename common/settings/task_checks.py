@@ -77,6 +77,28 @@ def check_method(model: ModelSettings, training: TrainingSettings) -> None:
         )
 
 
+def check_sharding(model: ModelSettings, training: TrainingSettings) -> None:
+    """Check that STATE_SHARDS fits SIMULATOR and a given QUBITS; see `qfleet.distributed.plan`.
+
+    Raises:
+        ValueError: It does not.
+    """
+    shards = training.state_shards
+    if shards == 1:
+        return
+    if model.simulator != "qfleet":
+        raise ValueError(
+            f"SIMULATOR={model.simulator} can't be used with STATE_SHARDS={shards}: omit one"
+        )
+    least = 2 * (shards.bit_length() - 1) + 1
+    is_built_in = ":" not in model.model and "qubits" in model.model_fields_set
+    if is_built_in and model.qubits < least:
+        raise ValueError(
+            f"QUBITS={model.qubits} is too few for STATE_SHARDS={shards}, which needs at least"
+            f" {least}: raise QUBITS, or lower STATE_SHARDS"
+        )
+
+
 def check_layers(model: ModelSettings) -> None:
     """Check the number of pooling layers, which an ansatz and a feature map do not have.
 

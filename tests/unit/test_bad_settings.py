@@ -83,6 +83,8 @@ OF_TRIALS = [
     ("TRAJECTORIES=5", "TRAJECTORIES=5"),
     ("SIMULATOR=tfq", "SIMULATOR=tfq"),
     ("QUBITS=40 METHOD=state_vector", "QUBITS"),
+    ("MODEL=kernel TRAIN_EXAMPLES=99999999", "TRAIN_EXAMPLES="),
+    ("STATE_SHARDS=2 WORKERS=2", "STATE_SHARDS=2"),
     ("METRIC=energy_error TASK=energy DATA=heisenberg:21 QUBITS=21", "METRIC=energy_error"),
 ]
 OF_TEXT = {

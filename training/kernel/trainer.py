@@ -13,16 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from common.data import Examples
-from common.errors import SettingsError
 from common.model_circuits import kernel_circuit
 from common.models import build_model, describe_model
 from common.models.device import device_of_circuits
 from common.models.kernel_machine import KernelShape, set_machine
 from common.settings import Settings
+from common.start_check import require_kernel_memory
 from common.storage.base import RETRY_SECONDS
 from common.text import plural
 from common.tuning import BANDWIDTHS, MAX_TUNING_ROWS, sample_rows
-from qfleet.engine import memory
 from qfleet.kernels import FidelityKernel
 from qfleet.tensorflow.runtime import keras, tf
 from training.kernel.fit import Fit, Tuning, fit, tune
@@ -38,9 +37,6 @@ from training.trainer_protocol import TrainingContext
 
 MEASURED_ROWS = 1024
 """Examples of a worker that are compared with all stored rows at a time."""
-
-_COPIES = 3
-"""Matrices of the chief: that of the tiles, that of the fit, and its cache."""
 
 
 class _Matrix(NamedTuple):
@@ -60,19 +56,9 @@ def open_kernel_trainer(context: TrainingContext) -> Iterator["KernelTrainer"]:
         SettingsError: The kernel matrix does not fit into the chief's memory.
     """
     if context.cluster.is_chief:
-        _require_memory(context.data.rows("train"))
+        require_kernel_memory(context.data.rows("train"))
     with open_strategy(context) as strategy:
         yield KernelTrainer(context, strategy)
-
-
-def _require_memory(rows: int) -> None:
-    needed, free = _COPIES * 8 * rows * rows, memory.available_bytes()
-    if needed > free:
-        fits = int((free / (_COPIES * 8)) ** 0.5)
-        raise SettingsError(
-            f"the kernel matrix of {rows:,} training examples and its fit take {needed:,} bytes,"
-            f" but {free:,} bytes are free: set TRAIN_EXAMPLES={fits} or less"
-        )
 
 
 class KernelTrainer(PartsTrainer):
