@@ -9,6 +9,7 @@ are one example: then the results have no batch axis either.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import final
 
 import cirq
@@ -47,6 +48,8 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         program: The compiled circuit, of any kind.
         dtype: Of the states, "complex64" or "complex128".
         device: As for `compile_circuit`.
+        zeros_are_absent: As for `ExponentProgram`, for circuits whose gates are on or off. It has
+            no effect if the exponent of a gate is not one symbol times a number.
 
     Attributes:
         inputs: Names of the I inputs, in the order of the columns.
@@ -132,7 +135,8 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         return CompiledCircuit(self._source.with_inputs(), self.dtype.name, str(self.device))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return CompiledCircuit, (self._source, self.dtype.name, str(self.device))
+        make = partial(CompiledCircuit, zeros_are_absent=self.program.zeros_are_absent)
+        return make, (self._source, self.dtype.name, str(self.device))
 
     def __repr__(self) -> str:
         where = "" if self.device == CPU else f", {self.device}"

@@ -38,6 +38,7 @@ class ExponentMap:
 
     Attributes:
         affine: True if all expressions are affine.
+        is_scaling: True if each expression is one symbol times a number.
     """
 
     def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str]) -> None:
@@ -77,12 +78,11 @@ class ExponentMap:
         self._sum_by_target = _IndexSum(self._targets, len(wanted))
         self._sum_by_symbol = _IndexSum(self._symbols, len(names))
         self._has_offset = bool(self._offset.any())
+        self.is_scaling = self.affine and self._take_targets.all_in_order and not self._has_offset
         self._is_identity = (
-            self.affine
+            self.is_scaling
             and self._take_symbols.all_in_order
-            and self._take_targets.all_in_order
             and bool((self._coefficients == 1).all())
-            and not self._has_offset
         )
 
     def __call__(self, values: np.ndarray) -> np.ndarray:

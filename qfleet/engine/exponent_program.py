@@ -35,6 +35,8 @@ class ExponentProgram:
             the free memory unless given.
         subspace: If `allow_subspace` has an effect.
         device: Computes values, gradients and states.
+        zeros_are_absent: If a gate whose exponents are per example, and 0, is not there: it is the
+            identity, and gradients by these exponents are not wanted. They may be 0.
 
     Attributes:
         handle: The program's number in the C interface.
@@ -49,6 +51,7 @@ class ExponentProgram:
         bit_order: [N] int64, as the argument.
         subspace: As the argument.
         device: The device of the program.
+        zeros_are_absent: As the argument.
 
     Raises:
         ArgumentError: The bytes are not a program.
@@ -66,6 +69,7 @@ class ExponentProgram:
         memory_limit: int | None = None,
         subspace: bool = True,
         device: Device = CPU,
+        zeros_are_absent: bool = False,
     ) -> None:
         self.dtype, self.real_dtype = np.dtype(dtype), REAL_DTYPES[dtype]
         self.device = device
@@ -77,11 +81,13 @@ class ExponentProgram:
         self.readouts, self.takes_states = info.readouts, bool(info.takes_states)
         self.memory_limit = memory.available_bytes() // 4 if memory_limit is None else memory_limit
         self._serialized, self.subspace = serialized, subspace
+        self.zeros_are_absent = zeros_are_absent
         self.bit_order = np.array(range(self.qubits) if bit_order is None else bit_order, np.int64)
 
     def __reduce__(self) -> tuple[object, ...]:
         order, device = self.bit_order.tolist(), str(self.device)
-        return _rebuild, (self._serialized, self.dtype.name, order, self.subspace, device)
+        options = self.subspace, device, self.zeros_are_absent
+        return _rebuild, (self._serialized, self.dtype.name, order, *options)
 
     def plan(
         self,
@@ -417,11 +423,13 @@ class ExponentProgram:
     ) -> Batch:
         subspace = allow_subspace and self.subspace
         limit = self.memory_limit
-        return make_batch(shared, per_example, limit, subspace, initial, self.bit_order)
+        batch = make_batch(shared, per_example, limit, subspace, initial, self.bit_order)
+        batch.zeros_are_absent = self.zeros_are_absent
+        return batch
 
 
 def _rebuild(
-    serialized: bytes, dtype: str, bit_order: list[int], subspace: bool, device: str
+    serialized: bytes, dtype: str, bit_order: list[int], subspace: bool, device: str, absent: bool
 ) -> ExponentProgram:
     return ExponentProgram(
         serialized,
@@ -429,4 +437,5 @@ def _rebuild(
         bit_order=bit_order,
         subspace=subspace,
         device=devices.resolve(device),
+        zeros_are_absent=absent,
     )

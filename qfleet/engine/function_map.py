@@ -17,9 +17,11 @@ class DifferentiableMap(Protocol):
 
     Attributes:
         affine: True if all expressions are affine.
+        is_scaling: True if each expression is one symbol times a number.
     """
 
     affine: bool
+    is_scaling: bool
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Return the exponents [..., G] for values [..., V], both float64."""
@@ -90,6 +92,7 @@ class FunctionMap:
 
     Attributes:
         affine: False.
+        is_scaling: False.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class FunctionMap:
         calls: Sequence[numeric_functions.Calls],
         names: Sequence[str],
     ) -> None:
-        self.affine = False
+        self.affine = self.is_scaling = False
         self._width = len(names)
         self._calls = [
             _Calls(one.function, one.count, ExponentMap(one.arguments, names)) for one in calls

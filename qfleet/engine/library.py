@@ -45,6 +45,7 @@ class Batch(Structure):
         ("check_finite", c_int32),
         ("executor", c_void_p),
         ("fixed_layout", c_int32),
+        ("zeros_are_absent", c_int32),
         ("initial_states", c_void_p),
         ("initial_state_count", c_int64),
         ("initial_order", c_void_p),

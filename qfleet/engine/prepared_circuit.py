@@ -26,10 +26,16 @@ class PreparedCircuit:
         program: As for `CompiledCircuit`.
         dtype: As for `CompiledCircuit`.
         device: As for `CompiledCircuit`.
+        zeros_are_absent: As for `CompiledCircuit`.
     """
 
     def __init__(
-        self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
+        self,
+        program: AnyProgram,
+        dtype: str = "complex128",
+        device: str | None = None,
+        *,
+        zeros_are_absent: bool = False,
     ) -> None:
         wanted = devices.resolve(device)
         place = device_choice.choose(wanted, program, dtype)
@@ -42,16 +48,17 @@ class PreparedCircuit:
         self._machine = Machine(self.dtype.itemsize // 2, device=place, wanted=wanted)
         program.require_memory(self._machine, 1)
         written = program.serialized(dtype)
+        self.symbols = SymbolMap(written.shared, written.per_example, self.inputs, self.parameters)
         self.program = ExponentProgram(
             written.serialized,
             dtype,
             bit_order=written.bit_order,
             subspace=program.subspace,
             device=place,
+            zeros_are_absent=zeros_are_absent and self.symbols.scales_inputs,
         )
         self.device = self.program.device
         self.real_dtype = self.program.real_dtype
-        self.symbols = SymbolMap(written.shared, written.per_example, self.inputs, self.parameters)
 
     def describe(self, batch: int | None = None) -> str:
         """Describe the compiled program and the plan for a batch.

@@ -28,6 +28,7 @@ class SymbolMap:
         mixed: True if a per-example exponent contains a parameter. The gradient by that parameter
             then needs the gradients by these exponents.
         affine: True if all expressions are affine: then second derivatives are zero.
+        scales_inputs: True if each per-example exponent is one symbol times a number.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class SymbolMap:
         self._of_shared = exponent_map(self.shared, self._parameters)
         self._of_examples = exponent_map(self.per_example, (*self._inputs, *used))
         self.affine = self._of_shared.affine and self._of_examples.affine
+        self.scales_inputs = self._of_examples.is_scaling
 
     def __reduce__(self) -> tuple[object, ...]:
         return SymbolMap, (self.shared, self.per_example, self._inputs, self._parameters)

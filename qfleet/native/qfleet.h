@@ -126,6 +126,11 @@ typedef struct {
   // 1 for results whose bits do not depend on the number of threads. A batch of fewer examples than
   // fill the vectors of all threads may then use fewer threads.
   int32_t fixed_layout;
+  // 1 if a gate of per-example exponents is absent where all of them are 0: it is the identity, and
+  // its gradients are not wanted. It costs nothing on the CPU where it is absent from all examples
+  // of a tile, and its gradients are then 0. The same in both passes; without an effect on
+  // tangents.
+  int32_t zeros_are_absent;
   // Only for a program that takes states: the states [size][2**N] (re, im) before the first block,
   // reals of the program. Bit i of the program's index is bit initial_order[i] of their index, as
   // for qfleet_state. With check_finite, norms must be 1. Gradients of values or states write

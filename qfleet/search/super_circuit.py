@@ -7,11 +7,16 @@ import cirq
 import numpy as np
 import sympy
 
-from qfleet.engine.compiled_circuit import compile_circuit
+from qfleet.compiler.choose_method import compile_circuit_by
+from qfleet.engine.arguments import checked_observables
+from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.search.space import SpaceGate
 
 Readouts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
 """Values, and a function that returns gradients by angles for upstream gradients."""
+
+_NOT_ABSENT = 1e-100
+"""The angle 0 of a gate that is on, whose gradient is wanted, in the unit of the angles."""
 
 
 @final
@@ -19,7 +24,8 @@ class SuperCircuit:
     """A circuit of gates, each of which a candidate has or lacks, with angles of its own.
 
     A gate that is off has the angles 0, and its operations without an angle have the exponent 0:
-    it is the identity. It takes as much time as any other gate.
+    it is the identity. A block of gates that are off for all candidates of a tile costs nothing:
+    neighbouring rows fill the lanes of a vector.
 
     Args:
         gates: The G gates, first applied first.
@@ -62,14 +68,15 @@ class SuperCircuit:
         self._switches = np.array(switches, np.int64)
         self._owner = np.repeat(np.arange(len(gates)), np.diff(self.first))
         used = [f"switch_{slot}" for slot in switches]
-        self._compiled = compile_circuit(
+        program = compile_circuit_by(
+            "auto" if initial_states else "state_vector",
             cirq.Circuit(operations),
             [*names, *used],
             (),
-            [observable] if isinstance(observable, cirq.PauliSum) else observable,
-            initial_states=initial_states,
-            method="auto" if initial_states else "state_vector",
+            checked_observables(observable),
+            takes_states=initial_states,
         )
+        self._compiled = CompiledCircuit(program, zeros_are_absent=True)
 
     def value_and_gradient(
         self,
@@ -88,7 +95,7 @@ class SuperCircuit:
             The values [C], and their gradients by the angles [C, A], 0 for gates that are off.
         """
         owned = self.owned(masks)
-        inputs = np.concatenate([np.where(owned, angles, 0.0), masks[:, self._switches]], axis=1)
+        inputs = self._inputs(masks, owned, angles)
         values, gradients = self._compiled.value_and_gradient(inputs, initial_states=initial_states)
         assert gradients.inputs is not None
         return values[:, 0], np.where(owned, gradients.inputs[:, : self.angles], 0.0)
@@ -98,13 +105,13 @@ class SuperCircuit:
 
         Args:
             masks: [B, G] bool, the gates of each row.
-            angles: [B, A] angles; 0 for gates that are off.
+            angles: [B, A] angles; those of gates that are off do not count.
 
         Returns:
             The values [B, K], and a function of upstream gradients [B, K] that returns those by the
-            angles [B, A], also for gates that are off.
+            angles [B, A], of gates that are on.
         """
-        inputs = np.concatenate([angles, masks[:, self._switches]], axis=1)
+        inputs = self._inputs(masks, self.owned(masks), angles)
         values, residuals = self._compiled.forward(inputs)
 
         def gradient(upstream: np.ndarray) -> np.ndarray:
@@ -115,6 +122,11 @@ class SuperCircuit:
             return found.inputs[:, : self.angles]
 
         return np.asarray(values), gradient
+
+    def _inputs(self, masks: np.ndarray, owned: np.ndarray, angles: np.ndarray) -> np.ndarray:
+        """Return angles and switches: 0 for gates that are off, and for no others."""
+        on = np.where(angles == 0, _NOT_ABSENT, angles)
+        return np.concatenate([np.where(owned, on, 0.0), masks[:, self._switches]], axis=1)
 
     def owned(self, masks: np.ndarray) -> np.ndarray:
         """Return the columns [C, A] bool of the angles of the gates of masks [C, G]."""
@@ -165,4 +177,27 @@ def places(sequence: Sequence[int], whole: Sequence[int]) -> list[int] | None:
             return None
         found.append(at)
         at += 1
+    return found
+
+
+def side_by_side(masks: Sequence[Sequence[int]]) -> list[int]:
+    """Return the numbers of masks in an order in which neighbours have mostly the same gates.
+
+    Each is followed by the nearest of those that are left, so that tiles lack many gates.
+
+    Args:
+        masks: The gates of each, at least one.
+    """
+    width = 1 + max(max(one, default=0) for one in masks)
+    rows = np.zeros((len(masks), width))
+    for row, one in enumerate(masks):
+        rows[row, list(one)] = 1.0
+    common = rows @ rows.T
+    sizes = common.diagonal()
+    distances = sizes[:, np.newaxis] + sizes - 2 * common
+    found = [int(sizes.argmin())]
+    distances[:, found[0]] = np.inf
+    while len(found) < len(masks):
+        found.append(int(distances[found[-1]].argmin()))
+        distances[:, found[-1]] = np.inf
     return found

@@ -12,11 +12,15 @@ from qfleet.engine.circuit_batch import CircuitGroup
 from qfleet.search.optimizers import Function
 from qfleet.search.records import Candidate
 from qfleet.search.space import Space
-from qfleet.search.super_circuit import SuperCircuit, places, supersequence
+from qfleet.search.super_circuit import SuperCircuit, places, side_by_side, supersequence
 from qfleet.search.training import Part, Trained, Training
 
-_MOST_ROWS = 1024  # of a batch
-_EXTRA = 400  # operations that a super-circuit may have besides those of a candidate
+MOST_ROWS = 1024
+"""Most rows of a batch."""
+
+EXTRA_OPERATIONS = 400
+"""Operations that a super-circuit may have besides those of a candidate."""
+
 _KEPT = 16  # super-circuits that are kept for the next generations
 
 
@@ -57,7 +61,12 @@ class CandidateTrainer:
 
         inner = [at for at, one in enumerate(candidates) if not one.circuit]
         for group in self._groups(candidates, inner):
-            add(group.members, self._sequence(tuple(group.whole)))
+            program = self._sequence(tuple(group.whole))
+            members = group.members
+            if self._space.ordered:
+                order = side_by_side([candidates[at].gates for at in members])
+                members = [members[at] for at in order]
+            add(members, program)
         add([at for at, one in enumerate(candidates) if one.circuit], ())
         return found
 
@@ -79,7 +88,7 @@ class CandidateTrainer:
 
     @property
     def _rows(self) -> int:
-        return max(1, _MOST_ROWS // self._training.starts)
+        return max(1, MOST_ROWS // self._training.starts)
 
     def _groups(self, candidates: Sequence[Candidate], numbers: Sequence[int]) -> list[_Group]:
         if self._space.ordered and numbers:
@@ -88,7 +97,7 @@ class CandidateTrainer:
         groups: list[_Group] = []
         for at in numbers:
             own = candidates[at].gates
-            limit = max(2 * self._operations(own), self._operations(own) + _EXTRA)
+            limit = max(2 * self._operations(own), self._operations(own) + EXTRA_OPERATIONS)
             for group in groups:
                 if places(own, group.whole) is None:
                     merged = supersequence(group.whole, own)

@@ -202,6 +202,7 @@ Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch) {
   made.size = batch->size;
   made.memory_limit = batch->memory_limit;
   made.allow_subspace = batch->allow_subspace != 0;
+  made.zeros_are_absent = batch->zeros_are_absent != 0;
   if (batch->fixed_layout) made.max_lane_qubits = Log2(kMaxLanes);
   const qfleet_executor* executor = batch->executor;
   if (executor && (!executor->run || executor->threads < 1 || executor->threads > kMaxBatchThreads))

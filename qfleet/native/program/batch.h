@@ -56,6 +56,7 @@ struct Batch {
   // For Hessian-vector products: the direction, like `shared` and `per_example`. Null is 0.
   const double* shared_tangents = nullptr;
   const double* per_example_tangents = nullptr;
+  bool zeros_are_absent = false;  // see qfleet.h
 };
 
 }  // namespace qfleet

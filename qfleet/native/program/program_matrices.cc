@@ -101,6 +101,24 @@ void Uncompute(const DualMatrixBatch& u, DualMatrixBatch* y) {
 
 }  // namespace
 
+bool IsAbsent(const GateTables& program, const Factor& factor, const Exponents& exponents) {
+  if (!exponents.zeros_are_absent || factor.exponents.empty()) return false;
+  return std::all_of(factor.exponents.begin(), factor.exponents.end(), [&](int64_t exponent) {
+    if (exponent >= 0) return false;
+    const double* at = exponents.per_example + ~exponent;
+    for (int64_t s = 0; s < exponents.present; ++s, at += program.per_example)
+      if (*at != 0) return false;
+    return true;
+  });
+}
+
+bool IsAbsent(const GateTables& program, const MatrixProduct& block, const Exponents& exponents) {
+  return exponents.zeros_are_absent &&
+         std::all_of(block.items.begin(), block.items.end(), [&](int64_t item) {
+           return item < 0 && IsAbsent(program, program.factors[~item], exponents);
+         });
+}
+
 void BlockMatrices(const GateTables& program, const MatrixProduct& block,
                    const SharedMatrices& shared_matrices, const Exponents& exponents,
                    int64_t samples, std::vector<double>* out, std::vector<double>* tangents) {
@@ -108,6 +126,7 @@ void BlockMatrices(const GateTables& program, const MatrixProduct& block,
   DualMatrixBatch product(size, samples);
   bool first = true;
   for (int64_t item : block.items) {
+    if (item < 0 && IsAbsent(program, program.factors[~item], exponents)) continue;
     DualMatrixBatch matrix =
         item >= 0 ? SequenceMatrix(shared_matrices, item, size)
                   : FactorMatrices(program, program.factors[~item], exponents, samples);
@@ -123,6 +142,12 @@ void BlockMatrices(const GateTables& program, const MatrixProduct& block,
   if (first)
     for (int32_t i = 0; i < size; ++i)
       std::fill_n(product.value.at(i * (size + 1), 0), samples, 1.0);
+  if (product.value.samples() < samples) {  // all per-example factors are absent
+    DualMatrixBatch repeated(size, samples);
+    for (int32_t i = 0; i < 2 * size * size; ++i)
+      std::fill_n(repeated.value.at(i / 2, i % 2), samples, *product.value.at(i / 2, i % 2));
+    product = std::move(repeated);
+  }
   *out = std::move(product.value.values());
   tangents->clear();
   if (product.tangent) *tangents = std::move(product.tangent->values());
@@ -164,6 +189,7 @@ void BlockGradients(const GateTables& program, const MatrixProduct& block,
       continue;
     }
     const Factor& factor = program.factors[~item];
+    if (IsAbsent(program, factor, exponents)) continue;
     if (needs_derivative(item)) {
       std::vector<double> derivative(samples);
       for (size_t e = 0; e < factor.exponents.size(); ++e) {

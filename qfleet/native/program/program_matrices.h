@@ -14,6 +14,11 @@
 
 namespace qfleet {
 
+// True if a factor is the identity for all of these examples, and no gradients of it are wanted.
+bool IsAbsent(const GateTables& program, const Factor& factor, const Exponents& exponents);
+// True if all factors of a block are absent.
+bool IsAbsent(const GateTables& program, const MatrixProduct& block, const Exponents& exponents);
+
 // Computes a block's matrices [D * D] (re, im) [samples] for consecutive examples, and their
 // tangents, which are empty if they are 0. A block shared by all examples needs one sample.
 void BlockMatrices(const GateTables& program, const MatrixProduct& block,

@@ -16,6 +16,7 @@ struct Exponents {
   const double* per_example = nullptr;           // [present][F]
   const double* per_example_tangents = nullptr;  // [present][F]
   int64_t present = 0;                           // the samples after these have exponents of 0
+  bool zeros_are_absent = false;                 // factors with exponents of 0 have no gradients
 };
 
 // Matrices [D * D] (re, im) of one call's shared exponents: each factor that examples share, and

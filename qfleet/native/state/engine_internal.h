@@ -104,6 +104,7 @@ struct StateVectorEngine<T>::Call {
     if (batch->per_example_tangents)
       exponents.per_example_tangents = batch->per_example_tangents + first;
     exponents.present = present(tile);
+    exponents.zeros_are_absent = batch->zeros_are_absent && !has_tangents();
     return exponents;
   }
 };

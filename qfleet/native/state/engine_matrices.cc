@@ -132,15 +132,22 @@ void StateVectorEngine<T>::PrepareTileBlocks(const Call& call, int64_t tile, boo
     *buffer = std::make_unique<Buffer>(wanted);
     return (*buffer)->data;
   };
+  const Exponents exponents = call.exponents(tile, program.per_example);
   T* to = forward ? require(&blocks->matrices) : nullptr;
   T* inverse_to = call.with_inverses ? require(&blocks->inverses) : nullptr;
   for (size_t b = 0; b < program.blocks.size(); ++b) {
     const Block& block = program.blocks[b];
     BlockKernel& kernel = blocks->kernels[b];
+    if (!block.per_example) continue;
+    const BlockKernel& whole = call.block_kernels[b];
+    const bool is_absent = IsAbsent(program, block, exponents);
+    kernel.groups = is_absent ? 0 : whole.groups;
+    kernel.needs_gradient = whole.needs_gradient && !is_absent;
+    kernel.needs_uncompute = whole.needs_uncompute && !is_absent;
     const bool backward = call.with_inverses && kernel.needs_uncompute;
-    if (!block.per_example || (!forward && !backward)) continue;
-    BlockMatrices(program, block, *call.shared_matrices, call.exponents(tile, program.per_example),
-                  call.layout.samples, &blocks->values, &blocks->tangents);
+    if (is_absent || (!forward && !backward)) continue;
+    BlockMatrices(program, block, *call.shared_matrices, exponents, call.layout.samples,
+                  &blocks->values, &blocks->tangents);
     const auto pack = [&](bool inverse, T** at) {
       PackMatrices(call, blocks->values.data(),
                    blocks->tangents.empty() ? nullptr : blocks->tangents.data(),

@@ -198,6 +198,57 @@ void EmptyPrograms(bool) {
   }
 }
 
+// The results of an engine for all examples of a case, per-example gradients last.
+template <class T>
+std::vector<ExactBuffer<double>> Evaluate(const CircuitCase& test_case,
+                                          StateVectorEngine<T>* engine, bool zeros_are_absent) {
+  const int64_t size = test_case.examples.size(), width = test_case.circuit.per_example;
+  const ExactBuffer<double> shared(test_case.shared);
+  ExactBuffer<double> per_example(size * width), values(size * test_case.circuit.offsets.size());
+  for (int64_t b = 0; b < size; ++b)
+    std::copy_n(test_case.examples[b].per_example.begin(), width, &per_example[b * width]);
+  Batch batch = {shared.data(), per_example.data(), size, 2, RunOnThreads(2)};
+  batch.zeros_are_absent = zeros_are_absent;
+  ExactBuffer<T> found(values.size()), upstream(values.size(), T{1});
+  ExactBuffer<double> by_shared(test_case.circuit.shared), by_example(size * width);
+  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, found.data(), by_shared.data(),
+                   by_example.data());
+  std::copy_n(found.data(), found.size(), values.data());
+  return {values, by_shared, by_example};
+}
+
+void AbsentFactors(bool light) {
+  Random random(13);
+  for (int64_t qubits : {2, 5, 9})
+    for (int64_t active : {0, 1, 3}) {
+      CircuitSpec spec = {qubits, 12, 1, qubits == 9 ? 6 : 0};
+      const CircuitCase test_case(RandomCircuit(spec, &random), light ? 17 : 33, &random, active);
+      const auto check = [&](auto zero) {
+        using T = decltype(zero);
+        for (const InstructionSet<T>& set : InstructionSets<T>()) {
+          StateVectorEngine<T> engine(test_case.program, *set.kernels);
+          const std::string context = Describe(test_case, set, test_case.examples.size(), 2);
+          const std::vector<ExactBuffer<double>> present = Evaluate(test_case, &engine, false);
+          std::vector<ExactBuffer<double>> absent = Evaluate(test_case, &engine, true);
+          int64_t without = 0;
+          for (size_t i = 0; i < absent[2].size(); ++i) {
+            const int64_t width = test_case.circuit.per_example;
+            if (test_case.examples[i / width].per_example[i % width] == 0 && absent[2][i] == 0) {
+              ++without;
+              absent[2][i] = present[2][i];
+            }
+          }
+          CHECK(without > 0 || active == 3 || !test_case.circuit.per_example, context);
+          for (int i = 0; i < 3; ++i)
+            CheckClose(absent[i], present[i], kTolerance<T> * 10,
+                       context + ", without factors of exponents that are 0");
+        }
+      };
+      check(0.0f);
+      check(0.0);
+    }
+}
+
 void IndependentCalls(bool) {
   Random random(5);
   for (int64_t qubits : {3, 7}) {

@@ -30,6 +30,7 @@ constexpr Test kTests[] = {
      qfleet::tests::HeisenbergChoice},
     {"empty", "results are correct without blocks, exponents, readouts or strings",
      qfleet::tests::EmptyPrograms},
+    {"absent", "factors of exponents that are 0 are left out", qfleet::tests::AbsentFactors},
     {"independent", "a call does not affect later calls, even after NaN",
      qfleet::tests::IndependentCalls},
     {"concurrent", "several threads may call at once", qfleet::tests::ConcurrentCalls},

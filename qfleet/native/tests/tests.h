@@ -13,6 +13,7 @@ void SubspaceCircuits(bool light);
 void HeisenbergCircuits(bool light);
 void HeisenbergChoice(bool light);
 void EmptyPrograms(bool light);
+void AbsentFactors(bool light);
 void IndependentCalls(bool light);
 void ConcurrentCalls(bool light);
 void CorruptPrograms(bool light);

@@ -9,6 +9,7 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError, CircuitError
 from qfleet.problems import named
 from qfleet.search import (
@@ -83,6 +84,41 @@ def test_super_circuit_rows_do_not_depend_on_the_batch() -> None:
         one = program.value_and_gradient(masks[row : row + 1], angles[row : row + 1])
         np.testing.assert_allclose(one[0], values[row : row + 1], atol=1e-14)
         np.testing.assert_allclose(one[1], gradients[row : row + 1], atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [layers(4, 2), layers(3, 1, rotations="yz", entangler="zz"), excitations(4, 2), space()],
+    ids=["layers", "zz", "excitations", "own"],
+)
+def test_gates_that_are_off_are_as_if_not_there(whole: Space) -> None:
+    """Rows of a tile lack the same gates, others have random ones; some angles are 0."""
+    random = np.random.default_rng(len(whole.gates))
+    first = cirq.LineQubit.range(len(whole.qubits))
+    observable = cirq.PauliSum.from_pauli_strings(
+        [0.7 * cirq.Z(first[0]) * cirq.Z(first[2]), -0.4 * cirq.X(first[1]), 0.2 * cirq.Y(first[2])]
+    )
+    few = random.random(len(whole.gates)) < 0.2
+    masks = np.array([few] * 16 + [random.random(len(whole.gates)) < 0.4 for _ in range(9)])
+    program = SuperCircuit(whole.gates, observable, whole.qubits, whole.start)
+    angles = random.uniform(-1, 1, (len(masks), program.angles))
+    angles[random.random(angles.shape) < 0.3] = 0.0
+    values, gradients = program.value_and_gradient(masks, angles)
+    readouts, gradient = program.readouts(masks, angles)
+    np.testing.assert_allclose(readouts[:, 0], values, atol=1e-13)
+    owned = program.owned(masks)
+    found = np.where(owned, gradient(np.ones_like(readouts)), 0.0)
+    np.testing.assert_allclose(found, gradients, atol=1e-13)
+    for row in (0, 15, 16, 20, 24):
+        gates = np.flatnonzero(masks[row]).tolist()
+        columns = program.columns(gates)
+        names = [f"a{at}" for at in range(len(columns))]
+        alone = compile_circuit(
+            whole.circuit(gates, sympy.symbols(names)), names, (), [observable]
+        ).value_and_gradient(angles[row, columns])
+        assert values[row] == pytest.approx(alone[0][0], abs=1e-12)
+        np.testing.assert_allclose(gradients[row, columns], alone[1].inputs, atol=1e-12)
+        assert not np.delete(gradients[row], columns).any()
 
 
 def rosenbrock(rows: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
