@@ -36,7 +36,7 @@ class ExponentProgram:
         subspace: If `allow_subspace` has an effect.
         device: Computes values, gradients and states.
         zeros_are_absent: If a gate whose exponents are per example, and 0, is not there: it is the
-            identity, and gradients by these exponents are not wanted. They may be 0.
+            identity, and gradients by these exponents are not wanted, which then lack parts.
 
     Attributes:
         handle: The program's number in the C interface.

@@ -127,9 +127,9 @@ typedef struct {
   // fill the vectors of all threads may then use fewer threads.
   int32_t fixed_layout;
   // 1 if a gate of per-example exponents is absent where all of them are 0: it is the identity, and
-  // its gradients are not wanted. It costs nothing on the CPU where it is absent from all examples
-  // of a tile, and its gradients are then 0. The same in both passes; without an effect on
-  // tangents.
+  // gradients by these exponents are not wanted, which then lack parts or are 0. It costs nothing
+  // on the CPU where it is absent from all examples of a tile. The same in both passes; without an
+  // effect on tangents.
   int32_t zeros_are_absent;
   // Only for a program that takes states: the states [size][2**N] (re, im) before the first block,
   // reals of the program. Bit i of the program's index is bit initial_order[i] of their index, as
