@@ -28,6 +28,7 @@ from qfleet.search.evolution import Evolution
 from qfleet.search.gate_gradients import Screen
 from qfleet.search.growth import Adapt, Growth
 from qfleet.search.history import History, identity_of
+from qfleet.search.memory import require_memory
 from qfleet.search.methods import Random, SearchMethod, Task
 from qfleet.search.optimizers import adam, lbfgs
 from qfleet.search.priced import priced, require_device
@@ -132,6 +133,7 @@ def search(
             all gates commute with the Hamiltonian; the file is of another search; or an external
             program fails.
         CircuitError: A gate or the Hamiltonian is not supported, or acts on other qubits.
+        MemoryLimitError: A generation of candidates does not fit into the free memory.
         NoiseError: The device has too few qubits, or can't run a gate of the space.
     """
     start = time.monotonic()
@@ -142,6 +144,8 @@ def search(
         raise ArgumentError(
             f"space has {len(space.qubits)} qubits: circuits of up to {MAX_QUBITS} are searched"
         )
+    data = problem if isinstance(problem, DataTask) else None
+    require_memory(space, chosen, starts=starts, data=data)
     if calibration is not None:
         require_device(space, calibration)
     training = Training(

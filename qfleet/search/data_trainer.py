@@ -13,7 +13,8 @@ from qfleet.search.space import Space
 from qfleet.search.super_circuit import Readouts, SuperCircuit
 from qfleet.search.training import Part, Trained, Training
 
-_MOST_ROWS = 1 << 12  # rows of data of all candidates in one call
+MOST_ROWS = 1 << 12
+"""Most rows of data of all candidates in one call, unless one candidate has more."""
 
 
 @final
@@ -58,7 +59,7 @@ class DataTrainer:
         """
         if any(one.circuit for one in candidates):
             raise ArgumentError("method proposes circuits, and data need gates of the space")
-        count = max(1, _MOST_ROWS // len(self._task.labels))
+        count = max(1, MOST_ROWS // len(self._task.labels))
         every = range(len(candidates))
         members = [list(every[at : at + count]) for at in range(0, len(candidates), count)]
         return [Part(own, [candidates[at] for at in own]) for own in members]

@@ -55,6 +55,11 @@ class Evolution(SearchMethod):
         """Most candidates of the first generation."""
         return self.population
 
+    def extent(self, gates: int, entangling: int) -> tuple[int, int]:
+        """Return the most candidates and gates of each; see `SearchMethod.extent`."""
+        first = max((len(one.gates) for one in self.start), default=0)
+        return self.drawn * self.population, min(max(self.most_gates, first), gates)
+
     def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         """Return the candidates of the next generation; see `SearchMethod.ask`."""
         random = task.random(next_generation(history))

@@ -1,6 +1,7 @@
 """Gradients of all gates of a space after a candidate, by which circuits grow."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import final
 
 import cirq
@@ -8,10 +9,12 @@ import numpy as np
 
 from qfleet.engine.batch_compiler import compile_batch
 from qfleet.search.records import Candidate
-from qfleet.search.space import Space
+from qfleet.search.space import Space, SpaceGate
 from qfleet.search.super_circuit import SuperCircuit
 
 _MOST_AMPLITUDES = 1 << 24  # of all rows of a call: 256 MiB
+_GATES = 64  # of a program
+_CHANGE = 1e-9  # of an energy, relative to it
 
 
 @final
@@ -19,14 +22,23 @@ class Screen:
     """Gradients of each gate of a space, if it came after the gates of a candidate.
 
     Args:
-        space: The space.
+        space: The space. Gates with equal operations are computed once.
         observable: The energy.
     """
 
     def __init__(self, space: Space, observable: cirq.PauliSum) -> None:
         self._space = space
-        self._program = SuperCircuit(space.gates, observable, space.qubits, initial_states=True)
-        self._masks = np.eye(len(space.gates), dtype=bool)
+        different = list({id(gate): gate for gate in space.gates}.values())
+        number = {one: at for at, one in enumerate(dict.fromkeys(map(_content, different)))}
+        gates = {number[_content(gate)]: gate for gate in reversed(different)}
+        number_of = {id(gate): number[_content(gate)] for gate in different}
+        self._number = np.array([number_of[id(gate)] for gate in space.gates])
+        self._parts = [
+            _Part(
+                [gates[one] for one in range(at, min(at + _GATES, len(gates)))], space, observable
+            )
+            for at in range(0, len(gates), _GATES)
+        ]
 
     def gradients(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Compute the norms of the gradients by the angles of each gate, which are 0.
@@ -39,14 +51,55 @@ class Screen:
         """
         circuits = [self._space.circuit(one.gates, one.angles) for one in candidates]
         states = compile_batch(circuits).state()
-        return np.stack([self._of_state(state) for state in states])
+        found = [np.concatenate([part.norms(state) for part in self._parts]) for state in states]
+        return np.stack(found)[:, self._number]
 
-    def _of_state(self, state: np.ndarray) -> np.ndarray:
-        masks, program = self._masks, self._program
-        angles = np.zeros((len(masks), program.angles))
-        _, slopes = self._values(masks, angles, state)
-        norms: np.ndarray = np.linalg.norm(slopes, axis=1)  # a row has one gate, and its angles
+    def nothing_changes(self, random: np.random.Generator) -> bool:
+        """Return True if no gate changes the energy of a random state: all commute with it.
+
+        Args:
+            random: Source of the state and of angles.
+        """
+        state = random.normal(size=(2, 1 << len(self._space.qubits)))
+        state /= np.linalg.norm(state)
+        whole = state[0] + 1j * state[1]
+        return not any(part.changes(whole, random) for part in self._parts)
+
+
+@final
+class _Part:
+    """Some gates of a space as one program, which is compiled where it is needed first."""
+
+    def __init__(self, gates: Sequence[SpaceGate], space: Space, observable: cirq.PauliSum) -> None:
+        self._gates, self._space, self._observable = gates, space, observable
+
+    @cached_property
+    def _program(self) -> SuperCircuit:
+        qubits = self._space.qubits
+        return SuperCircuit(self._gates, self._observable, qubits, initial_states=True)
+
+    def norms(self, state: np.ndarray) -> np.ndarray:
+        """Return the norms of the gradients by the angles of each gate.
+
+        A gate that is the identity at 0 does not change those of others, so that all of these are
+        in one row.
+        """
+        switched = np.array([gate.switched for gate in self._gates])
+        alone = switched & np.array([bool(gate.angles) for gate in self._gates])
+        masks = np.concatenate([~switched[np.newaxis], np.eye(len(self._gates), dtype=bool)[alone]])
+        _, slopes = self._values(masks, np.zeros((len(masks), self._program.angles)), state)
+        owner = np.repeat(np.arange(len(self._gates)), np.diff(self._program.first))
+        squares = (slopes**2).sum(axis=0)  # a gate is in one row
+        norms: np.ndarray = np.sqrt(np.bincount(owner, squares, len(self._gates)))
         return norms
+
+    def changes(self, state: np.ndarray, random: np.random.Generator) -> bool:
+        """Return True if one of the gates changes the energy of a state."""
+        count = len(self._gates)
+        masks = np.concatenate([np.eye(count, dtype=bool), np.zeros((1, count), bool)])
+        angles = random.uniform(0.3, 1.0, (count + 1, self._program.angles))
+        values, _ = self._values(masks, angles, state)
+        return bool(np.abs(values[:-1] - values[-1]).max() > _CHANGE * max(1.0, abs(values[-1])))
 
     def _values(
         self, masks: np.ndarray, angles: np.ndarray, state: np.ndarray
@@ -62,17 +115,6 @@ class Screen:
         ]
         return np.concatenate([one[0] for one in found]), np.concatenate([one[1] for one in found])
 
-    def nothing_changes(self, random: np.random.Generator) -> bool:
-        """Return True if no gate changes the energy of random states: all commute with it.
 
-        Args:
-            random: Source of states and angles.
-        """
-        program, count = self._program, len(self._masks)
-        size = 1 << len(self._space.qubits)
-        state = random.normal(size=(2, size))
-        state /= np.linalg.norm(state)
-        masks = np.concatenate([self._masks, np.zeros((1, count), bool)])
-        angles = random.uniform(0.3, 1.0, (count + 1, program.angles))
-        values, _ = self._values(masks, angles, state[0] + 1j * state[1])
-        return bool(np.abs(values[:-1] - values[-1]).max() <= 1e-9 * max(1.0, abs(values[-1])))
+def _content(gate: SpaceGate) -> tuple[object, ...]:
+    return gate.operations, gate.feature

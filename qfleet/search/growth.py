@@ -1,6 +1,7 @@
 """Methods that follow gradients: ADAPT-VQE, and growth and pruning of several candidates."""
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -41,6 +42,10 @@ class Adapt(SearchMethod):
         self.most_gates: int = integer(1)(most_gates, "most_gates")
         self.tolerance = number(tolerance, "tolerance")
         self.gain = number(gain, "gain")
+
+    def extent(self, gates: int, entangling: int) -> tuple[int, int]:
+        """Return the most candidates and gates of each; see `SearchMethod.extent`."""
+        return 1, self.most_gates
 
     def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         """Return the candidates of the next generation; see `SearchMethod.ask`."""
@@ -89,6 +94,10 @@ class Growth(SearchMethod):
     def generation(self) -> int:
         """Most candidates of the first generation."""
         return self.children
+
+    def extent(self, gates: int, entangling: int) -> tuple[int, int]:
+        """Return the most candidates and gates of each; see `SearchMethod.extent`."""
+        return self.width * max(min(self.children, gates), self.most_gates), self.most_gates
 
     def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         """Return the candidates of the next generation; see `SearchMethod.ask`."""
@@ -153,6 +162,10 @@ class GatePruning(SearchMethod):
         self.start: Candidate | None = optional(instance(Candidate, "a Candidate"))(start, "start")
         self.width: int = integer(1)(width, "width")
         self.slack = number(slack, "slack")
+
+    def extent(self, gates: int, entangling: int) -> tuple[int, int]:
+        """Return the most candidates and gates of each; see `SearchMethod.extent`."""
+        return self.width * entangling + math.comb(min(entangling, _FEW), 2) + 1, gates
 
     def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         """Return the candidates of the next generation; see `SearchMethod.ask`."""

@@ -11,7 +11,7 @@ from qfleet.argument_checks import checked, instance, integer, items, shown
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.qubit_names import qubit_order
 from qfleet.errors import ArgumentError
-from qfleet.search.space import MAX_GATES, Space, SpaceGate
+from qfleet.search.space import Space, SpaceGate, require_gates
 
 Connectivity = Literal["line", "ring", "all"] | Calibration | Iterable[tuple[int, int]]
 """Pairs of qubits: by name, those of a device, or the numbers of the qubits of each pair."""
@@ -97,11 +97,7 @@ def layers(
         known = ", ".join((*_ENTANGLERS, *_POWERS))
         raise ArgumentError(f"entangler is {shown(entangler)}: choose {known}")
     count = layers * (2 * len(pairs) + qubits * len(rotations) + len(inputs))
-    if count > MAX_GATES:
-        raise ArgumentError(
-            f"the space has about {count:,} gates: allowed are up to {MAX_GATES:,}, so choose fewer"
-            " layers or pairs"
-        )
+    require_gates(count)
     turns = [_ROTATIONS[axis](_ANGLE).on(qubit) for qubit in line for axis in rotations]
     if entangler in _POWERS:
         power = _POWERS[entangler](exponent=_ANGLE / sympy.pi)

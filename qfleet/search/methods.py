@@ -112,6 +112,17 @@ class SearchMethod(ABC):
     def generation(self) -> int:
         """Most candidates of the first generation."""
 
+    def extent(self, gates: int, entangling: int) -> tuple[int, int]:
+        """Return the most candidates of a generation, and the most gates of each.
+
+        The memory of a search is checked by these before it begins.
+
+        Args:
+            gates: Gates of the space.
+            entangling: Those on two qubits or more.
+        """
+        return self.generation, 0
+
 
 class Random(SearchMethod):
     """Random gates in random order, or random masks of an ordered space: the simplest baseline.
@@ -134,6 +145,10 @@ class Random(SearchMethod):
     def generation(self) -> int:
         """Most candidates of the first generation."""
         return self.population
+
+    def extent(self, gates: int, entangling: int) -> tuple[int, int]:
+        """Return the most candidates and gates of each; see `SearchMethod.extent`."""
+        return self.drawn * self.population, min(self.most_gates, gates)
 
     def ask(self, task: Task, history: Sequence[Result]) -> list[Candidate]:
         """Return the candidates of the next generation; see `SearchMethod.ask`."""

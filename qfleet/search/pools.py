@@ -12,7 +12,7 @@ from qfleet.argument_checks import NAMES, checked, choice, integer
 from qfleet.circuits.excitations import Excitation, doubles, excitation_words, singles
 from qfleet.circuits.pauli_rotations import pauli_rotation
 from qfleet.errors import ArgumentError
-from qfleet.search.space import Space, SpaceGate
+from qfleet.search.space import Space, SpaceGate, require_gates
 
 Kind = Literal["fermionic", "qubit", "pair", "fan"]
 _KINDS = ("fermionic", "qubit", "pair", "fan")
@@ -47,7 +47,9 @@ def excitations(qubits: int, electrons: int, kind: Kind = "qubit") -> Space:
         )
     line = cirq.LineQubit.range(qubits)
     found = []
-    for one in (*singles(qubits, electrons), *doubles(qubits, electrons)):
+    every = (*singles(qubits, electrons), *doubles(qubits, electrons))
+    require_gates(len(every))
+    for one in every:
         if kind == "pair" and not (len(one[0]) == 2 and _is_pair(one[0]) and _is_pair(one[1])):
             continue
         name = f"{kind} {','.join(map(str, one[0]))}>{','.join(map(str, one[1]))}"
@@ -71,6 +73,7 @@ def pauli_strings(words: Sequence[str], start: Iterable[cirq.Operation] = ()) ->
     Raises:
         ArgumentError: A word has another letter or another length, or is the identity.
     """
+    require_gates(len(words))
     lengths = {len(word) for word in words}
     for word in words:
         if set(word) - set("IXYZ") or not word.strip("I") or len(lengths) > 1:

@@ -19,10 +19,12 @@ from qfleet.search.records import Candidate
 from qfleet.search.space import Space
 from qfleet.search.super_circuit import SuperCircuit
 
+MOST_ROWS = 1 << 16
+"""Most rows of data of all candidates in one call."""
+
 _ROWS = 32  # of all labels
 _DRAWS = 8  # of all angles
 _REPLICAS = 32
-_MOST_ROWS = 1 << 16  # of one call
 _NOISE_IMPORTANCE = 0.25  # exponent of the resilience: that of Elivagar
 _MEASURED = 2  # candidates whose resilience is computed, per candidate that is kept
 
@@ -76,7 +78,7 @@ class Screening:
         Returns:
             [C], as `representational_capacity`.
         """
-        count = _MOST_ROWS // (_DRAWS * len(self._rows[1]))
+        count = MOST_ROWS // (_DRAWS * len(self._rows[1]))
         parts = [candidates[at : at + count] for at in range(0, len(candidates), count)]
         return np.concatenate([self._capacities(part) for part in parts])
 

@@ -72,7 +72,8 @@ class SpaceGate:
                     f"{str(one)[:80]} is not the identity where {own[0]} is 0, so that it can't be"
                     " left out: use powers and rotations by the symbol itself"
                 )
-        return cls(name, found, tuple(angles), not _is_identity([_at_zero(one) for one in found]))
+        fixed = [one for one in found if not parameter_names(one)]
+        return cls(name, found, tuple(angles), bool(fixed) and not _is_identity(fixed))
 
     @cached_property
     def qubits(self) -> frozenset[cirq.Qid]:
@@ -131,11 +132,7 @@ class Space:
     def __post_init__(self) -> None:
         if not self.gates:
             raise ArgumentError("gates is empty: a space needs at least one gate")
-        if len(self.gates) > MAX_GATES:
-            raise ArgumentError(
-                f"the space has {len(self.gates):,} gates: allowed are up to {MAX_GATES:,}, so"
-                " choose fewer layers, pairs or operators"
-            )
+        require_gates(len(self.gates))
         QUBITS(self.qubits, "qubits")
         known = frozenset(self.qubits)
         for gate in (*self.gates, *map(SpaceGate.of, self.start)):
@@ -166,7 +163,9 @@ class Space:
         Raises:
             ArgumentError: An operation can't be left out, or acts on another qubit.
         """
-        gates = tuple(SpaceGate.of(one) for one in operations)
+        listed = tuple(operations)
+        require_gates(len(listed))
+        gates = tuple(SpaceGate.of(one) for one in listed)
         first = tuple(start)
         used = frozenset[cirq.Qid]().union(*(one.qubits for one in gates))
         used |= {qubit for one in first for qubit in one.qubits}
@@ -210,6 +209,19 @@ class Space:
     def __repr__(self) -> str:
         kind = "ordered " if self.ordered else ""
         return f"<Space of {len(self.gates)} {kind}gates on {len(self.qubits)} qubits>"
+
+
+def require_gates(count: int) -> None:
+    """Check the number of gates of a space, before they are made.
+
+    Raises:
+        ArgumentError: There are more than MAX_GATES.
+    """
+    if count > MAX_GATES:
+        raise ArgumentError(
+            f"the space has {count:,} gates: allowed are up to {MAX_GATES:,}, so choose fewer"
+            " layers, pairs or operators"
+        )
 
 
 @checked(rotations=TEXT)
@@ -274,5 +286,14 @@ def _at_zero(operation: cirq.Operation) -> cirq.Operation:
 
 
 def _is_identity(operations: Sequence[cirq.Operation]) -> bool:
-    matrix = cirq.Circuit(operations).unitary()
-    return bool(cirq.equal_up_to_global_phase(matrix, np.eye(len(matrix)), atol=_TOLERANCE))
+    """Return True if operations change no random state, up to a global phase."""
+    qubits = sorted({qubit for one in operations for qubit in one.qubits})
+    parts = np.random.default_rng(0).normal(size=(2, 1 << len(qubits)))
+    state = (parts[0] + 1j * parts[1]) / np.linalg.norm(parts)
+    tensor = state.reshape((2,) * len(qubits))
+    args = cirq.ApplyUnitaryArgs(tensor.copy(), np.empty_like(tensor), range(len(qubits)))
+    found = cirq.apply_unitaries(operations, qubits, args, None)
+    if found is None:
+        raise ArgumentError(f"{str(operations[0])[:80]} is not unitary: use unitary operations")
+    phase = np.vdot(state, found.reshape(-1))
+    return bool(np.linalg.norm(found.reshape(-1) - phase * state) < _TOLERANCE)

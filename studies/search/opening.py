@@ -13,6 +13,7 @@ from common.waiting import Waiting
 from launch.slurm import client
 from qfleet.errors import LibraryError
 from qfleet.search import Space
+from qfleet.search.memory import require_memory
 from qfleet.search.priced import require_device
 from studies.kubernetes_trials import open_cluster_storage
 from studies.search.definition import PROGRAM, SearchDefinition
@@ -58,6 +59,7 @@ def open_space(definition: SearchDefinition) -> Space:
     with Waiting(f"DATA={definition.settings.data.data}"):
         space = space_of(definition)
         _require_generation(definition, space)
+        _require_memory(definition, space)
         _require_device(definition, space)
         _ = definition.reference
     return space
@@ -86,6 +88,26 @@ def _require_device(definition: SearchDefinition, space: Space) -> None:
         raise SettingsError(
             f"SPACE={definition.space} does not fit NOISE={definition.calibration.name}: {error}"
         ) from None
+
+
+def _require_memory(definition: SearchDefinition, space: Space) -> None:
+    """Check that the largest generation fits, in as many processes as there are on this machine."""
+    stage = first_stage(definition, space)
+    processes = 1
+    if definition.settings.job.target == "local":
+        processes = definition.seeds_at_a_time
+        if definition.has_data or not space.ordered:  # others are one program
+            processes *= definition.workers_per_seed
+    try:
+        require_memory(
+            space,
+            stage.method,
+            starts=stage.starts,
+            data=definition.rows if definition.has_data else None,
+            processes=processes,
+        )
+    except LibraryError as error:
+        raise SettingsError(f"SPACE={definition.space}: {error}") from None
 
 
 def _require_generation(definition: SearchDefinition, space: Space) -> None:

@@ -11,6 +11,7 @@ import sympy
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings, circuit_file
+from qfleet.engine import memory
 from qfleet.problems import named, target_states
 from qfleet.search.qasm import from_qasm
 from studies.search import __main__ as program
@@ -189,6 +190,17 @@ def test_search_that_is_impossible_is_one_sentence(searched, capsys, args, sourc
     assert searched(*given.values()) == 2
     error = capsys.readouterr().err
     assert text in error
+    assert error.count("\n") == 1
+
+
+def test_space_that_needs_too_much_memory_is_refused_at_once(
+    searched, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4 << 30)
+    assert searched(*ISING, "SPACE=layers:5000") == 2
+    error = capsys.readouterr().err
+    assert "SPACE=layers:5000: a generation of pruning" in error
+    assert "bytes are free" in error
     assert error.count("\n") == 1
 
 

@@ -1,6 +1,7 @@
 """Super-circuits, optimizers, spaces, costs and fronts of the ansatz search."""
 
 import itertools
+import re
 
 import cirq
 import numpy as np
@@ -9,10 +10,14 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qfleet.engine import memory
 from qfleet.engine.compiled_circuit import compile_circuit
-from qfleet.errors import ArgumentError, CircuitError
+from qfleet.errors import ArgumentError, CircuitError, MemoryLimitError
 from qfleet.problems import named
 from qfleet.search import (
+    Candidate,
+    Evolution,
+    GatePruning,
     Space,
     SpaceGate,
     SuperCircuit,
@@ -24,8 +29,10 @@ from qfleet.search import (
     pauli_strings,
     super_circuit_of,
 )
+from qfleet.search.gate_gradients import Screen
 from qfleet.search.known_controls import without_known_controls
 from qfleet.search.layers import pairs_of
+from qfleet.search.memory import require_memory
 from qfleet.search.optimizers import adam, lbfgs
 from qfleet.search.pareto import crowding, ranks
 from qfleet.search.simplify import simplified
@@ -119,6 +126,20 @@ def test_gates_that_are_off_are_as_if_not_there(whole: Space) -> None:
         assert values[row] == pytest.approx(alone[0][0], abs=1e-12)
         np.testing.assert_allclose(gradients[row, columns], alone[1].inputs, atol=1e-12)
         assert not np.delete(gradients[row], columns).any()
+
+
+def test_screen_has_the_gradient_of_each_gate_after_a_candidate() -> None:
+    gates = (*space().gates, *blocks(3).gates, *pauli_strings(["XYZ", "IZZ"]).gates)
+    whole = Space((*gates, *gates), tuple(LINE), (cirq.H(LINE[0]),))
+    candidate = Candidate((0, 1, 2), (0.4, -0.2, 0.7))
+    (found,) = Screen(whole, SUM).gradients([candidate])
+    for number, gate in enumerate(whole.gates):
+        slopes = [
+            energy(whole.circuit((0, 1, 2, number), [*candidate.angles, *step]))
+            - energy(whole.circuit((0, 1, 2, number), [*candidate.angles, *-step]))
+            for step in 1e-5 * np.eye(len(gate.angles))
+        ]
+        assert found[number] == pytest.approx(np.linalg.norm(slopes) / 2e-5, abs=1e-8), gate.name
 
 
 def rosenbrock(rows: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -404,3 +425,24 @@ def test_simplified_excitations_are_equal(kind: str) -> None:
     before = cirq.resolve_parameters(circuit, values).unitary(qubit_order=cirq.LineQubit.range(4))
     after = cirq.resolve_parameters(found, left).unitary(qubit_order=cirq.LineQubit.range(4))
     cirq.testing.assert_allclose_up_to_global_phase(after, before, atol=1e-9)
+
+
+def test_generation_that_does_not_fit_names_the_gates_that_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = layers(6, 200)
+    require_memory(whole, Evolution())
+    monkeypatch.setattr(memory, "available_bytes", lambda: 300 << 20)
+    require_memory(whole, Evolution())
+    with pytest.raises(MemoryLimitError, match=r"3,206 gates takes [0-9,]+ bytes") as caught:
+        require_memory(whole, GatePruning())
+    fits = int(re.search(r"at most ([0-9,]+) gates", str(caught.value))[1].replace(",", ""))
+    require_memory(layers(6, fits // 16 - 1), GatePruning())
+    with pytest.raises(MemoryLimitError, match="in each of 3 processes"):
+        require_memory(whole, GatePruning(), processes=3)
+
+
+def test_wide_words_and_long_lists_take_no_time() -> None:
+    assert len(pauli_strings(["XYZ" * 6]).gates) == 1
+    with pytest.raises(ArgumentError, match="1,000,000 gates"):
+        pauli_strings(["XX"] * 1_000_000)
