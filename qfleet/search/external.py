@@ -27,7 +27,12 @@ MAX_OUTPUT = 1 << 24
 """Most bytes that a program may write."""
 
 _LOOK_SECONDS = 0.2  # between two looks at the output of a program
+_SHOWN_ERROR = 200  # bytes of the error output of a program
 _ATTEMPTS = 3  # processes in a row that propose no circuit
+
+
+class ProposerError(ArgumentError):
+    """The program of a user failed, or proposed no circuit."""
 
 
 class External(SearchMethod):
@@ -76,20 +81,25 @@ class External(SearchMethod):
         A failure of the program in a later generation ends the search: `invalid` has the sentence.
 
         Raises:
-            ArgumentError: In the first generation, the program can't be started, fails, exceeds the
-                time limit or the budget, or none of its proposals is a circuit, three times in a
-                row; the message has one sentence.
+            ProposerError: In the first generation, the program can't be started, fails, exceeds the
+                time limit or the budget, writes nothing, or none of its proposals is a circuit,
+                three times in a row; the message has one sentence.
         """
         generation = history[-1].generation + 1 if history else 0
         if generation >= self.generations:
             return []
         try:
-            return self._proposals(task, history, generation)
-        except ArgumentError as error:
+            found = self._proposals(task, history, generation)
+        except ProposerError as error:
             if not history:
                 raise
             self.invalid.append(str(error))
             return []
+        if not found and not history:
+            raise ProposerError(
+                f"{self._shown} has written nothing: let it write a line of JSON for each circuit"
+            )
+        return found
 
     def _proposals(self, task: Task, history: Sequence[Result], generation: int) -> list[Candidate]:
         """Return the circuits of the first process that proposes some, of up to _ATTEMPTS."""
@@ -107,7 +117,7 @@ class External(SearchMethod):
                     self.invalid.append(str(error))
             if found or not lines:
                 return found
-        raise ArgumentError(
+        raise ProposerError(
             f"none of the {refused} proposals of {self._shown} is a circuit: the last"
             f" was refused, since {self.invalid[-1]}"
         )
@@ -142,33 +152,38 @@ class External(SearchMethod):
         """Return the lines that a process writes for a text, before the budget ends."""
         program = self._shown
         left = max(task.deadline - time.monotonic(), 0.0)
-        with tempfile.TemporaryFile() as output:  # a pipe would have to be read while it waits
+        with (  # a pipe would have to be read while the process waits
+            tempfile.TemporaryFile() as output,
+            tempfile.TemporaryFile() as errors,
+        ):
             try:
                 process = subprocess.Popen(
                     self.command,
                     stdin=subprocess.PIPE,
                     stdout=output,
-                    stderr=subprocess.DEVNULL,
+                    stderr=errors,
                     start_new_session=True,
                 )
             except OSError as error:
-                raise ArgumentError(
-                    f"{self.command[0][:80]} can't be started: {error.strerror}; pass the program"
-                    " and its arguments as a list"
+                raise ProposerError(
+                    f"{self.command[0][:80]} can't be started: {error.strerror}; name a program,"
+                    " or an interpreter and its script"
                 ) from None
             try:
-                _await(process, program, text.encode(), output, min(self.seconds, left))
+                files = (output, errors)
+                _await(process, program, text.encode(), files, min(self.seconds, left))
             except subprocess.TimeoutExpired as error:
                 advice = "raise the budget" if left < self.seconds else "let it end earlier"
-                raise ArgumentError(
+                raise ProposerError(
                     f"{program} has not ended after {error.timeout:.3g} s, so that it was stopped:"
                     f" {advice}"
                 ) from None
             finally:
                 _stop(process)
             if process.returncode:
-                raise ArgumentError(
-                    f"{program} ended with the exit code {process.returncode}: let it end with 0"
+                raise ProposerError(
+                    f"{program} ended with the exit code {process.returncode}{_last_line(errors)}:"
+                    " let it end with 0"
                 )
             output.seek(0)
             content = output.read().decode(errors="replace")
@@ -240,12 +255,16 @@ def _finite(text: str) -> float:
 
 
 def _await(
-    process: subprocess.Popen[bytes], program: str, text: bytes, output: IO[bytes], most: float
+    process: subprocess.Popen[bytes],
+    program: str,
+    text: bytes,
+    outputs: Sequence[IO[bytes]],
+    most: float,
 ) -> None:
     """Wait for the end of a process that reads a text.
 
     Raises:
-        ArgumentError: It writes more than MAX_OUTPUT.
+        ProposerError: It writes more than MAX_OUTPUT.
         TimeoutExpired: It takes longer.
     """
     end = time.monotonic() + most
@@ -257,13 +276,21 @@ def _await(
             given = None  # it is kept, and may be given once
             if time.monotonic() >= end:
                 raise subprocess.TimeoutExpired(error.cmd, most) from None
-        if os.fstat(output.fileno()).st_size > MAX_OUTPUT:
-            raise ArgumentError(
+        if sum(os.fstat(one.fileno()).st_size for one in outputs) > MAX_OUTPUT:
+            raise ProposerError(
                 f"{program} has written more than {MAX_OUTPUT >> 20} MiB, so that it"
                 " was stopped: let it write a line for each circuit"
             )
         if process.returncode is not None:
             return
+
+
+def _last_line(errors: IO[bytes]) -> str:
+    """Return the last line of the error output of a process in parentheses, if there is one."""
+    errors.seek(-min(errors.seek(0, os.SEEK_END), _SHOWN_ERROR), os.SEEK_END)
+    lines = errors.read().decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f" ({''.join(one for one in last if one.isprintable())})" if last else ""
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -55,7 +55,9 @@ def _search(args: list[str], definition: SearchDefinition, root: StoragePath) ->
 def _report_refused(searches: list[SeedSearch]) -> None:
     refused = [text for one in searches for stage in one.stages.values() for text in stage.invalid]
     if refused:
-        log(f"{plural(len(refused), 'proposal')} refused; the last one, since {refused[-1]}")
+        method = searches[0].definition.method[:80]
+        count = plural(len(refused), "proposal or process", "proposals or processes")
+        log(f"METHOD={method}: {count} refused; the last one, since {refused[-1]}")
 
 
 if __name__ == "__main__":

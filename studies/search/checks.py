@@ -1,5 +1,6 @@
 """Checks of the settings of a search, before its problem is read."""
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,11 @@ def _check_command(definition: "SearchDefinition") -> None:
     except ValueError as error:
         raise SettingsError(f"METHOD={chosen} can't be split into words: {error}") from None
     if words and shutil.which(words[0]) is None:
+        if os.path.isfile(words[0]):  # Path.is_file raises where a folder may not be searched
+            raise SettingsError(
+                f"METHOD={chosen} is a file that can't be executed: set METHOD='python"
+                f" {words[0]}' or the like, or run `chmod +x {words[0]}`"
+            )
         raise SettingsError(
             f"METHOD={chosen} is neither {', '.join(PROPOSERS)} nor a command, since there is"
             f" no program {words[0]}" + did_you_mean(chosen, PROPOSERS)

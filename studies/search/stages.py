@@ -22,6 +22,7 @@ from qfleet.search import (
     Space,
     search,
 )
+from qfleet.search.external import ProposerError
 from studies.budget import Budget
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
@@ -217,24 +218,27 @@ class SeedSearch:
                     self.folder.write_seconds(self.seed, self._seconds)
                 self.report(self)
 
-            found = search(
-                definition.problem,
-                stage.space,
-                stage.method,
-                evaluations=evaluations,
-                seconds=seconds,
-                seed=self.seed,
-                calibration=definition.calibration,
-                objectives=definition.objectives,
-                reference=definition.reference,
-                file=str(history.local),
-                steps=stage.steps,
-                tolerance=stage.tolerance,
-                starts=stage.starts,
-                reduction_factor=definition.reduction_factor,
-                workers=definition.workers_per_seed,
-                progress=progress,
-            )
+            try:
+                found = search(
+                    definition.problem,
+                    stage.space,
+                    stage.method,
+                    evaluations=evaluations,
+                    seconds=seconds,
+                    seed=self.seed,
+                    calibration=definition.calibration,
+                    objectives=definition.objectives,
+                    reference=definition.reference,
+                    file=str(history.local),
+                    steps=stage.steps,
+                    tolerance=stage.tolerance,
+                    starts=stage.starts,
+                    reduction_factor=definition.reduction_factor,
+                    workers=definition.workers_per_seed,
+                    progress=progress,
+                )
+            except ProposerError as error:
+                raise SettingsError(f"METHOD={definition.method[:80]}: {error}") from None
         self.folder.write_seconds(self.seed, self._seconds)
         self.running = ()
         self.stages[stage.name] = found

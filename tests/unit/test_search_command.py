@@ -180,6 +180,11 @@ def test_gates_of_a_file_are_searched(searched) -> None:
         (["DATA=tfim:4:0.5,1.0"], "", "has 2 Hamiltonians"),
         (["METHOD={python} propose.py"], "print('rubbish')", "none of the 3 proposals"),
         (["METHOD={python} propose.py"], "raise SystemExit(3)", "exit code 3"),
+        (["METHOD={python} propose.py"], "import none", "(ModuleNotFoundError: No module named"),
+        (["METHOD={python} propose.py"], "", "has written nothing"),
+        (["METHOD={python} missing.py"], "", "exit code 2"),
+        (["METHOD=./propose.py"], "", "METHOD='python ./propose.py'"),
+        (["METHOD=./missing.py"], "", "no program ./missing.py"),
         (["METHOD={python} propose.py", "BUDGET=1s"], "input()\nwhile 1: 1", "raise the budget"),
     ],
 )
@@ -191,6 +196,8 @@ def test_search_that_is_impossible_is_one_sentence(searched, capsys, args, sourc
     error = capsys.readouterr().err
     assert text in error
     assert error.count("\n") == 1
+    name, _, value = args[0].partition("=")
+    assert f"{name}={value[:8].partition('{')[0]}" in error
 
 
 def test_space_that_needs_too_much_memory_is_refused_at_once(
