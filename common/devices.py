@@ -185,11 +185,20 @@ def enter(settings: Settings) -> None:
         os.environ[VARIABLE] = device
 
 
-@contextlib.contextmanager
-def entered(settings: Settings) -> Iterator[None]:
+def entered(settings: Settings) -> contextlib.AbstractContextManager[None]:
     """Let the library use DEVICE for circuits that are compiled in the context."""
+    return using(device_of(settings))
+
+
+@contextlib.contextmanager
+def using(device: str) -> Iterator[None]:
+    """Let the library use a device for circuits that are compiled in the context.
+
+    Args:
+        device: Its name, as of DEVICE. Processes that start in the context use it, too.
+    """
     before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = device_of(settings)
+    os.environ[VARIABLE] = device
     try:
         yield
     finally:

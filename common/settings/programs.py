@@ -101,7 +101,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         ),
         "study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
         "search": _by_target(
-            local=_SEARCH,
+            local=_SEARCH | _names("device"),
             slurm=_SEARCH
             | _names("partition time_limit slurm_args apptainer cpu memory parallelism"),
             k8s=_SEARCH

@@ -11,7 +11,14 @@ from common.text import plural
 from studies.forecast import duration
 from studies.search.definition import SearchDefinition
 from studies.search.folder import SearchFolder
-from studies.search.opening import log, log_start, open_space, open_storage, read_definition
+from studies.search.opening import (
+    log,
+    log_start,
+    on_device,
+    open_space,
+    open_storage,
+    read_definition,
+)
 from studies.search.results import print_results, write_results
 from studies.search.seeds import search_seeds
 from studies.search.stages import SeedSearch
@@ -26,7 +33,7 @@ def main() -> int:
     args = sys.argv[1:]
     definition = read_definition(args)
     exit_on_signals()
-    with open_storage(definition) as root:
+    with on_device(definition), open_storage(definition) as root:
         return _search(args, definition, root)
 
 

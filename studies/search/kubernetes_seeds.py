@@ -17,7 +17,7 @@ from studies.search.definition import PROGRAM, SearchDefinition
 from studies.search.seed_process import OF_POD
 
 _CHECK_SECONDS = 1.0
-_OF_THE_POD = {"config", "target", "storage", "run", "seed"}
+_OF_THE_POD = {"device", "config", "target", "storage", "run", "seed"}
 
 
 class KubernetesSeeds:

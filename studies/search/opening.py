@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from common import events
+from common import devices, events
 from common.errors import SettingsError
 from common.settings import Settings
 from common.storage import StoragePath
@@ -26,6 +26,28 @@ def read_definition(args: Sequence[str]) -> SearchDefinition:
     if {"-h", "--help"} & set(args):
         Settings.from_args(args, PROGRAM)  # prints the settings and exits
     return SearchDefinition.from_args(args)
+
+
+@contextlib.contextmanager
+def on_device(definition: SearchDefinition) -> Iterator[None]:
+    """Let circuits of this process, and of those that it starts, run on DEVICE.
+
+    It is the CPU unless given: a search has many small batches.
+
+    Raises:
+        SettingsError: A GPU, its driver or its library is missing.
+    """
+    settings = definition.settings
+    device = settings.model.device if "device" in settings.explicit else "cpu"
+    if settings.job.target != "local" and device != "cpu":
+        log(
+            f"DEVICE={device} has no effect with TARGET={settings.job.target}: its circuits run on"
+            " the CPU"
+        )
+        device = "cpu"
+    devices.check([device])
+    with devices.using(device):
+        yield
 
 
 @contextlib.contextmanager

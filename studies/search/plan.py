@@ -7,7 +7,7 @@ from common.errors import EXIT_OK, exit_on_signals, run_main
 from common.waiting import Waiting
 from studies.forecast import duration, used
 from studies.search.forecast import predict, probe, require_known_time
-from studies.search.opening import log, log_start, open_space, read_definition
+from studies.search.opening import log, log_start, on_device, open_space, read_definition
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     require_known_time(definition)
     space = open_space(definition)
     log_start(definition, space)
-    with Waiting("the plan"):
+    with Waiting("the plan"), on_device(definition):
         found = probe(definition, space)
     forecast = predict(definition, found)
     if found.has_ended:

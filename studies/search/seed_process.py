@@ -12,6 +12,7 @@ from common.settings.launcher_variables import heartbeat_file
 from studies.search.definition import SearchDefinition
 from studies.search.display import SearchDisplay
 from studies.search.folder import SearchFolder
+from studies.search.opening import on_device
 from studies.search.space_of import space_of
 from studies.search.stages import SeedSearch
 
@@ -40,7 +41,7 @@ def main() -> int:
     else:
         number = int(seed)
     folder = SearchFolder(storage.path(definition.settings.job.storage), definition.name)
-    with SearchDisplay() as display:
+    with SearchDisplay() as display, on_device(definition):
         search = SeedSearch(definition, folder, number, display.show)
         search.run(space_of(definition))
         if seed == OF_POD:

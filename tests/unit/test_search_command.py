@@ -1,6 +1,7 @@
 """The command `search`: its definition, its files and report, and what it refuses."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import sympy
 from common.errors import SettingsError, run_main
 from common.settings import Settings, circuit_file
 from qfleet.engine import memory
+from qfleet.native.libraries import host_path
 from qfleet.problems import named, target_states
 from qfleet.search.qasm import from_qasm
 from studies.search import __main__ as program
@@ -209,6 +211,23 @@ def test_space_that_needs_too_much_memory_is_refused_at_once(
     assert "SPACE=layers:5000: a generation of pruning" in error
     assert "bytes are free" in error
     assert error.count("\n") == 1
+
+
+def test_search_runs_on_the_device_that_is_given(
+    searched, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # of the process that asks
+    args = (*ISING, "METHOD=random", "BUDGET=40evaluations")
+    assert searched(*args, "DEVICE=cuda", "TARGET=slurm") == 2
+    assert "TARGET=local only" in capsys.readouterr().err
+    monkeypatch.setenv("QFLEET_DEVICE", "cuda:7")
+    assert searched(*args) == 2
+    error = capsys.readouterr().err
+    assert "DEVICE=cuda:7: " in error
+    assert "Error while finding" not in error
+    if host_path().is_file():
+        assert searched(*args, "DEVICE=host") == 0
+        assert os.environ["QFLEET_DEVICE"] == "cuda:7"
 
 
 def test_search_that_found_no_gate_starts_again_by_its_advice(searched, capsys) -> None:
