@@ -26,7 +26,7 @@ import numpy as np
 from qfleet.errors import ArgumentError, DeviceError, LibraryError, MemoryLimitError
 from qfleet.native.libraries import core_path
 
-ABI_VERSION = 5  # QFLEET_ABI_VERSION in native/qfleet.h
+ABI_VERSION = 6  # QFLEET_ABI_VERSION in native/qfleet.h
 _INVALID_ARGUMENT, _OUT_OF_MEMORY, _DEVICE_FAILED = 1, 2, 4
 _view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define QFLEET_ABI_VERSION 5
+#define QFLEET_ABI_VERSION 6
 #define QFLEET_API __attribute__((visibility("default")))
 
 typedef enum {
