@@ -23,11 +23,11 @@ _HEADER = (
 ROOFLINE_NOTE = f"""\
 Operations are those of the blocks that a result needs, applied to states; a multiply-add is two.
 Each block reads and writes its states in a cache. In memory, there is one read and one write per
-cache block of each state, unless the states of a tile fit into a core's second-level cache
-({CHUNKS_BYTES >> 20} MiB are counted); the adjoint pass has two states.
+cache block of each state. There is none if the states of a tile fit into a second-level cache
+({CHUNKS_BYTES >> 20} MiB are counted). The adjoint pass has two states.
 The time also includes readouts, matrices of gates and everything outside of the engine.
-The peaks are the median of measurements after each round, with all cores: multiply-adds in
-registers, an array per core that is as large as the states of a tile, and an array of 256 MiB.
+The peaks are the median of measurements after each round, with all cores. They use registers, an
+array per core that is as large as the states of a tile, and an array of 256 MiB.
 Both arrays are changed in place. The bound is the longest one of the times that these allow."""
 
 
