@@ -2,6 +2,7 @@
 
     .venv/bin/python -m benchmarks.search molecules [--cases h2o-8] [--seeds 10] [--folder parts]
     .venv/bin/python -m benchmarks.search digits --folder parts [--cases 2:ibm_santiago] [--seeds 5]
+    .venv/bin/python -m benchmarks.search table --folder parts  # both, 10 and 5 seeds
     .venv-peers/bin/python -m benchmarks.search rate
 
 Molecules are those of TensorRL-QAS (arXiv:2505.09371), Jordan-Wigner, restricted Hartree-Fock
@@ -37,6 +38,7 @@ from qfleet.search import (
 BEH2 = [("H", (0.0, 0.0, -1.33)), ("Be", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 1.33))]
 H2O = [("H", (-0.021, -0.002, 0.0)), ("O", (0.835, 0.452, 0.0)), ("H", (1.477, -0.273, 0.0))]
 LIH = [("Li", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 3.4))]
+SEEDS = {"molecules": 10, "digits": 5}  # of the table
 MOST_SHOWN = 100  # CNOTs of a front
 
 
@@ -72,12 +74,12 @@ CASES = {
 
 
 def main() -> None:
-    """Print one of the tables."""
+    """Print one of the tables, or the whole one of molecules and digits."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search")
-    parser.add_argument("part", choices=("molecules", "digits", "rate"))
+    parser.add_argument("part", choices=("molecules", "digits", "table", "rate"))
     parser.add_argument("--cases", default="", help="names, with commas; all unless given")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--evaluations", type=int, default=4_000, help="of each search for digits")
+    parser.add_argument("--seeds", type=int, help="1 unless given; 10 and 5 for the table")
+    parser.add_argument("--evaluations", type=int, default=2_000, help="of each search for digits")
     parser.add_argument("--folder", type=Path, help="keeps the seeds that have ended")
     parser.add_argument("--unit", choices=("bohr", "angstrom"), default="bohr")
     options = parser.parse_args()
@@ -86,25 +88,23 @@ def main() -> None:
         from benchmarks.search_rates import rates
 
         rates()
-    elif options.part == "digits":
-        from benchmarks.search_digits import CLASSES, DEVICES, digits
+        return
+    from benchmarks.search_digits import CLASSES, DEVICES, digits
 
-        every = [f"{classes}:{device}" for classes in CLASSES for device in DEVICES]
-        folder = options.folder or Path("digits")
-        digits(_chosen(parser, options, every), options.seeds, options.evaluations, folder)
-    else:
-        for name in _chosen(parser, options, list(CASES)):
-            molecule(name, options.seeds, options.unit, options.folder)
-
-
-def _chosen(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, every: list[str]
-) -> list[str]:
-    chosen: list[str] = options.cases.split(",") if options.cases else every
-    for name in chosen:
-        if name not in every:
-            parser.error(f"--cases has no {name!r}: use {', '.join(every)}")
-    return chosen
+    every = {
+        "molecules": list(CASES),
+        "digits": [f"{classes}:{device}" for classes in CLASSES for device in DEVICES],
+    }
+    parts = [options.part] if options.part in every else list(every)
+    known = [one for part in parts for one in every[part]]
+    chosen = options.cases.split(",") if options.cases else known
+    if unknown := [one for one in chosen if one not in known]:
+        parser.error(f"--cases has no {unknown[0]!r}: use {', '.join(known)}")
+    seeds = {part: options.seeds or (SEEDS[part] if len(parts) > 1 else 1) for part in every}
+    for name in (one for one in chosen if one in CASES):
+        molecule(name, seeds["molecules"], options.unit, options.folder)
+    if cells := [one for one in chosen if one not in CASES]:
+        digits(cells, seeds["digits"], options.evaluations, options.folder or Path("digits"))
 
 
 def molecule(name: str, seeds: int, unit: str, folder: Path | None) -> None:
