@@ -1,5 +1,6 @@
 """Memory and failures of a device: planned, given back, and one sentence; by the host executor."""
 
+import gc
 import pickle
 from collections.abc import Callable
 from functools import cache
@@ -165,6 +166,7 @@ def test_idle_program_gives_its_memory_to_another(monkeypatch: pytest.MonkeyPatc
 
 
 def test_collected_programs_free_their_memory() -> None:
+    gc.collect()  # programs of earlier tests
     kept = used_bytes()
     for kind, call in MORE_CALLS.values():
         compiled = copy_of(kind)
