@@ -210,13 +210,15 @@ def from_operation(error: BaseException | None) -> QfleetError | None:
     Args:
         error: Any exception. TensorFlow's are known by their names, as it may not be installed.
     """
-    found = _ENGINE_TEXT.search(str(error))
-    if found is None:
+    name = type(error).__name__
+    if name not in ("UnavailableError", "ResourceExhaustedError"):
+        return None
+    if not (found := _ENGINE_TEXT.search(str(error))):
         return None
     sentence = found[1].strip()
-    if type(error).__name__ == "UnavailableError":  # of QFLEET_DEVICE_FAILED alone
+    if name == "UnavailableError":  # of QFLEET_DEVICE_FAILED alone
         return DeviceLost(sentence)
-    if type(error).__name__ == "ResourceExhaustedError" and "device's memory" in sentence:
+    if "device's memory" in sentence:
         return SimulationError(f"{sentence}; see QUBITS, WORKERS and BATCH")
     return None
 
