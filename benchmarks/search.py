@@ -4,6 +4,7 @@
     .venv/bin/python -m benchmarks.search digits --folder parts [--cases 2:ibm_santiago] [--seeds 5]
     .venv/bin/python -m benchmarks.search table --folder parts  # both, 10 and 5 seeds
     .venv-peers/bin/python -m benchmarks.search rate
+    .venv/bin/python -m benchmarks.search masks
 
 Molecules are those of TensorRL-QAS (arXiv:2505.09371), Jordan-Wigner, restricted Hartree-Fock
 orbitals, with the error from exact diagonalisation. Their coordinates are in bohr, PennyLane's
@@ -76,7 +77,7 @@ CASES = {
 def main() -> None:
     """Print one of the tables, or the whole one of molecules and digits."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search")
-    parser.add_argument("part", choices=("molecules", "digits", "table", "rate"))
+    parser.add_argument("part", choices=("molecules", "digits", "table", "rate", "masks"))
     parser.add_argument("--cases", default="", help="names, with commas; all unless given")
     parser.add_argument("--seeds", type=int, help="1 unless given; 10 and 5 for the table")
     parser.add_argument("--evaluations", type=int, default=2_000, help="of each search for digits")
@@ -84,10 +85,10 @@ def main() -> None:
     parser.add_argument("--unit", choices=("bohr", "angstrom"), default="bohr")
     options = parser.parse_args()
     print(f"{qfleet.num_threads()} threads", flush=True)
-    if options.part == "rate":
-        from benchmarks.search_rates import rates
+    if options.part in ("rate", "masks"):
+        from benchmarks.search_rates import masks, rates
 
-        rates()
+        (rates if options.part == "rate" else masks)()
         return
     from benchmarks.search_digits import CLASSES, DEVICES, digits
 

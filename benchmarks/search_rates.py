@@ -3,6 +3,9 @@
 The rate trains random masks of layers for the transverse-field Ising model: all of them in one
 batch, the same one after another, and the published loop, COBYLA with 1,000 evaluations, on Qulacs
 and lightning.qubit. Energies that were reached are next to the rates.
+
+`benchmarks.search masks` times what gates that are off cost: values and gradients of 64 candidates
+with all gates, with their own ones, in the order of a search, and with the gates of one candidate.
 """
 
 import time
@@ -13,9 +16,11 @@ import numpy as np
 
 from qfleet.problems import named
 from qfleet.search import Candidate, Space, layers
+from qfleet.search.super_circuit import SuperCircuit, side_by_side
 
 EVALUATIONS = 1000  # of COBYLA, as published
 ROWS = 64
+ROUNDS = 9  # of the masks, each with all ways in turn
 
 
 def rates() -> None:
@@ -39,6 +44,41 @@ def rates() -> None:
             rate = count / (time.perf_counter() - start)
             first = float(np.mean(energies[: min(few, 2)])) - exact
             print(f"{qubits:2} {way:26} {rate:9.2f} {first:9.4f} {count:4}", flush=True)
+
+
+def masks() -> None:
+    """Print candidates per second in a call, by the share of gates that are on."""
+    print(
+        "qubits, share of gates: candidates per second with all gates, without those off, ordered"
+    )
+    for qubits in (4, 8, 12):
+        space = layers(qubits, 3)
+        energy = next(named(f"tfim:{qubits}:1.0").members()).pauli_sum()
+        program = SuperCircuit(space.gates, energy, space.qubits, space.start)
+        random = np.random.default_rng(qubits)
+        angles = random.uniform(-0.5, 0.5, (ROWS, program.angles))
+        for share in (0.2, 0.6, 1.0):
+            own = random.random((ROWS, len(space.gates))) < share
+            own[:, 0] = True
+            order = side_by_side([np.flatnonzero(row).tolist() for row in own])
+            equal = np.tile(own[:1], (ROWS, 1))  # as the rows of data have them
+            ways = [np.ones_like(own), own, own[order], equal]
+            times = np.array([_seconds(program, ways, angles) for _ in range(ROUNDS)])
+            rates = (f"{ROWS / one:10,.0f}" for one in np.median(times, axis=0))
+            print(f"{qubits:2} {share:.1f} {''.join(rates)}", flush=True)
+
+
+def _seconds(
+    program: SuperCircuit, ways: Sequence[np.ndarray], angles: np.ndarray, calls: int = 20
+) -> list[float]:
+    """Return the seconds of a call with each of some masks."""
+    found = []
+    for chosen in ways:
+        start = time.perf_counter()
+        for _ in range(calls):
+            program.value_and_gradient(chosen, angles)
+        found.append((time.perf_counter() - start) / calls)
+    return found
 
 
 def training_ways(
