@@ -5,6 +5,7 @@ their half-turns), and so are its controlled forms. All other parametrized gates
 these by Cirq.
 """
 
+import functools
 from collections.abc import Hashable, Iterator
 
 import cirq
@@ -26,6 +27,13 @@ PLAIN_GATES = frozenset(
     | {cirq.CXPowGate, cirq.CZPowGate, cirq.SwapPowGate, cirq.ISwapPowGate}
     | {cirq.XXPowGate, cirq.YYPowGate, cirq.ZZPowGate, cirq.MSGate}
     | {type(cirq.X), type(cirq.Y), type(cirq.Z)}
+)
+# Channels that only their numbers define, and that Cirq compares by these.
+_PLAIN_CHANNELS = (
+    cirq.DepolarizingChannel,
+    cirq.AmplitudeDampingChannel,
+    cirq.PhaseDampingChannel,
+    cirq.GeneralizedAmplitudeDampingChannel,
 )
 UNITARY_TOLERANCE = 1e-5  # of a matrix, whose numbers may be float32
 
@@ -62,6 +70,9 @@ def lower_noisy(
     known: dict[Hashable, Factor | NoiseChannel] = {}
     for index, moment in enumerate(circuit):
         for operation in moment:
+            if allows_noise and _is_plain_channel(operation):
+                factors.append(_plain_channel(operation.gate).on(operation.qubits))
+                continue
             key = gate_key(operation.gate) if type(operation) is cirq.GateOperation else None
             if key in known:
                 factors.append(known[key].on(operation.qubits))
@@ -122,6 +133,21 @@ def is_plain(gate: cirq.Gate | None, kinds: type | tuple[type, ...]) -> bool:
     A user's subclass is not: it may be any gate.
     """
     return type(gate) in PLAIN_GATES and isinstance(gate, kinds)
+
+
+def _is_plain_channel(operation: cirq.Operation) -> bool:
+    return (
+        type(operation) is cirq.GateOperation
+        and type(operation.gate) in _PLAIN_CHANNELS
+        and len(operation.qubits) <= MAX_CHANNEL_QUBITS
+    )
+
+
+@functools.lru_cache(maxsize=1 << 12)  # of a device and its idle times, in many circuits
+def _plain_channel(gate: cirq.Gate) -> Factor | NoiseChannel:
+    """Return the channel of one of _PLAIN_CHANNELS, on line qubits."""
+    (found,) = lower_operation(gate.on(*cirq.LineQubit.range(gate.num_qubits())), 0)
+    return found
 
 
 def _lower(operation: cirq.Operation, location: Location) -> Iterator[Factor | NoiseChannel]:

@@ -8,7 +8,8 @@ import pytest
 import sympy
 
 import qfleet.cirq
-from qfleet.compiler.circuit.lowering import lower
+from qfleet.compiler.circuit.channel import channel_of
+from qfleet.compiler.circuit.lowering import lower, lower_noisy
 from qfleet.compiler.circuit.symbols import check_symbols
 from qfleet.errors import CircuitError
 
@@ -22,6 +23,17 @@ def test_repeated_gates_share_their_matrices() -> None:
     assert first.projectors is second.projectors
     assert third.projectors is fourth.projectors
     assert [one.qubits for one in (first, second, third, fourth)] == [(A,), (B,), (A, B), (B, A)]
+
+
+def test_repeated_channels_of_any_circuit_share_matrices() -> None:
+    damp, dephase = cirq.amplitude_damp(0.3), cirq.phase_damp(0.3)
+    channels = [damp(A), dephase(A), cirq.depolarize(0.3)(B), cirq.depolarize(0.3, 2)(B, A)]
+    first, second = (lower_noisy(cirq.Circuit(map(cirq.Moment, channels))) for _ in range(2))
+    for operation, one, other in zip(channels, first, second, strict=True):
+        alone = channel_of(operation.qubits, cirq.kraus(operation))
+        assert one.qubits == alone.qubits
+        np.testing.assert_array_equal(one.matrix, alone.matrix)
+        assert one.matrix is other.matrix
 
 
 @pytest.mark.parametrize(
