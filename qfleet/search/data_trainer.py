@@ -71,11 +71,10 @@ class DataTrainer:
         """Train the candidates of a part; see `PartTrainer`."""
         candidates = part.candidates
         task, program, training = self._task, self._program, self._training
-        masks = np.zeros((len(candidates), len(program.gates)), bool)
+        masks = program.masks([one.gates for one in candidates])
         angles = np.zeros((len(candidates), program.angles))
         columns = [program.columns(one.gates) for one in candidates]
         for row, one in enumerate(candidates):
-            masks[row, list(one.gates)] = True
             angles[row, columns[row]] = one.angles
         first, _ = self._readouts(masks, angles, task.train)
         start = np.concatenate([angles, task.first_head(first)], axis=1)

@@ -5,7 +5,7 @@ those of the functions. Each is one call of the engine per circuit, for all rows
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import cirq
 import numpy as np
@@ -126,15 +126,57 @@ def clifford_noise_resilience(
         CircuitError: A gate or a symbol is not supported.
         NoiseError: The circuit does not fit on the device.
     """
-    words = _words(read, "IZ")
+    words = bit_words(read)
+    turns = clifford_turns(circuit, replicas, seed)
+    angles = _columns(turns, replicas)
+    ideal = compile_circuit(circuit, list(turns), (), words).expectation(angles)
+    return resilience_to_noise(circuit, calibration, words, turns, np.asarray(ideal))
+
+
+def bit_words(read: Sequence[cirq.Qid]) -> list[cirq.PauliString]:
+    """Return the words of I and Z on the qubits that are read, without the identity.
+
+    Raises:
+        ArgumentError: Too many qubits are read.
+    """
+    return _words(read, "IZ")
+
+
+def clifford_turns(
+    circuit: cirq.AbstractCircuit, replicas: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Return random multiples of pi / 2, [replicas] for each symbol of a circuit, by name."""
     names = sorted(parameter_names(circuit))
-    turns = np.random.default_rng(seed).integers(4, size=(replicas, len(names))) * (np.pi / 2)
+    turns = np.random.default_rng(seed).integers(4, size=(replicas, len(names)))
+    return dict(zip(names, (turns * (np.pi / 2)).T, strict=True))
+
+
+def resilience_to_noise(
+    circuit: cirq.AbstractCircuit,
+    calibration: Calibration,
+    words: Sequence[cirq.PauliString],
+    turns: Mapping[str, np.ndarray],
+    ideal: np.ndarray,
+) -> float:
+    """Return `clifford_noise_resilience` of values without noise that are known.
+
+    Args:
+        circuit: The circuit.
+        calibration: The device.
+        words: The K words of `bit_words`.
+        turns: The values of the symbols in R replicas, of `clifford_turns`.
+        ideal: [R, K], the values of the words without noise.
+    """
     mapped = map_to_device(circuit, calibration, words)
     noisy = add_device_noise(mapped.circuit, calibration, mapped.observables)
-    ideal = compile_circuit(circuit, names, (), words).expectation(turns)
-    found = compile_circuit(noisy, names, (), mapped.observables).expectation(turns)
-    difference = _distribution(np.asarray(found)) - _distribution(np.asarray(ideal))
+    angles = _columns(turns, len(ideal))
+    found = compile_circuit(noisy, list(turns), (), mapped.observables).expectation(angles)
+    difference = _distribution(np.asarray(found)) - _distribution(ideal)
     return float(1 - np.abs(difference).sum(axis=1).mean() / 2)
+
+
+def _columns(turns: Mapping[str, np.ndarray], replicas: int) -> np.ndarray:
+    return np.array([*turns.values()]).reshape(len(turns), replicas).T
 
 
 def _symbols(

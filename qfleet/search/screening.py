@@ -1,6 +1,6 @@
 """Choice among candidates for data before any training: capacity, and resilience to noise."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import final
 
@@ -12,7 +12,9 @@ from qfleet.devices.calibration import Calibration
 from qfleet.search.data_task import DataTask
 from qfleet.search.filters import (
     MAX_READ_QUBITS,
-    clifford_noise_resilience,
+    bit_words,
+    clifford_turns,
+    resilience_to_noise,
     similarity_to_labels,
 )
 from qfleet.search.records import Candidate
@@ -62,8 +64,8 @@ class Screening:
         order = np.argsort(-scores, kind="stable")
         if self._calibration is not None:
             order = order[: _MEASURED * count]
-            for at in order:
-                scores[at] *= max(self.resilience(candidates[at]), 0.0) ** _NOISE_IMPORTANCE
+            kept = self.resiliences([candidates[at] for at in order])
+            scores[order] *= np.maximum(kept, 0.0) ** _NOISE_IMPORTANCE
             order = order[np.argsort(-scores[order], kind="stable")]
         return [candidates[at] for at in order[:count]]
 
@@ -78,18 +80,43 @@ class Screening:
         Returns:
             [C], as `representational_capacity`.
         """
-        count = MOST_ROWS // (_DRAWS * len(self._rows[1]))
-        parts = [candidates[at : at + count] for at in range(0, len(candidates), count)]
-        return np.concatenate([self._capacities(part) for part in parts])
+        each = _DRAWS * len(self._rows[1])
+        return np.concatenate([self._capacities(part) for part in _parts(candidates, each)])
 
-    def resilience(self, candidate: Candidate) -> float:
-        """Compute `clifford_noise_resilience`, of up to 4 qubits that are read."""
+    def resiliences(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        """Compute the resiliences to the noise of the device, of up to 4 qubits that are read.
+
+        The values without noise are one call for up to 2,048 candidates. With noise, candidates
+        differ in routes, gates and waiting times, and all replicas of one are a call.
+
+        Args:
+            candidates: C candidates.
+
+        Returns:
+            [C], as `clifford_noise_resilience`.
+        """
+        parts = _parts(candidates, _REPLICAS)
+        return np.concatenate([self._resiliences(part) for part in parts])
+
+    def _resiliences(self, candidates: Sequence[Candidate]) -> np.ndarray:
         assert self._calibration is not None
-        names = [f"angle_{at}" for at in range(self._space.angle_count(candidate.gates))]
-        circuit = self._space.circuit(candidate.gates, sympy.symbols(names))
-        read = self._space.qubits[:MAX_READ_QUBITS]
-        return clifford_noise_resilience(
-            circuit, self._calibration, read, replicas=_REPLICAS, seed=self._seed
+        program, words = self._bits_program, bit_words(self._read)
+        circuits = [self._circuit(one) for one in candidates]
+        turns = [clifford_turns(one, _REPLICAS, self._seed) for one in circuits]
+        angles = np.zeros((len(candidates), program.angles, _REPLICAS))
+        for row, one in enumerate(candidates):
+            angles[row, program.columns(one.gates)] = self._rotations(one, turns[row])
+        masks = program.masks([one.gates for one in candidates])
+        values, _ = program.readouts(
+            np.repeat(masks, _REPLICAS, axis=0),
+            angles.transpose(0, 2, 1).reshape(-1, program.angles),
+        )
+        ideal = values.reshape(len(candidates), _REPLICAS, -1)
+        return np.array(
+            [
+                resilience_to_noise(circuit, self._calibration, words, own, without)
+                for circuit, own, without in zip(circuits, turns, ideal, strict=True)
+            ]
         )
 
     def _capacities(self, candidates: Sequence[Candidate]) -> np.ndarray:
@@ -99,9 +126,7 @@ class Screening:
         drawn = self._random.uniform(-np.pi, np.pi, (_DRAWS, program.angles))
         angles = np.repeat(drawn[:, np.newaxis], len(features), axis=1)
         angles[..., encoded] = features[:, [self._task.inputs.index(one) for one in columns if one]]
-        masks = np.zeros((len(candidates), len(program.gates)), bool)
-        for row, one in enumerate(candidates):
-            masks[row, list(one.gates)] = True
+        masks = program.masks([one.gates for one in candidates])
         own = np.where(program.owned(masks)[:, np.newaxis, np.newaxis], angles, 0.0)
         each = _DRAWS * len(features)
         values, _ = program.readouts(
@@ -111,6 +136,24 @@ class Screening:
         constant = np.full((*states.shape[:3], 1), len(self._space.qubits) ** 0.5)
         whole = np.concatenate([constant, states], axis=3)
         return np.array([similarity_to_labels(one, kinds) for one in whole])
+
+    def _circuit(self, candidate: Candidate) -> cirq.Circuit:
+        """Return the circuit with symbols for the angles, and for the features that it has."""
+        count = self._space.angle_count(candidate.gates)
+        symbols = [sympy.Symbol(_name(at)) for at in range(count)]
+        return self._space.circuit(candidate.gates, symbols)
+
+    def _rotations(self, candidate: Candidate, turns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the angles [angles, replicas] of the gates, for values of `_circuit`'s symbols."""
+        gates = [self._space.gates[number] for number in candidate.gates]
+        features = [gate.feature for gate in gates for _ in gate.angles]
+        own = [turns[_name(at)] for at in range(len(features))]
+        found = [(1 + a) * turns[x] if x else a for a, x in zip(own, features, strict=True)]
+        return np.array(found).reshape(len(found), _REPLICAS)
+
+    @property
+    def _read(self) -> tuple[cirq.Qid, ...]:
+        return self._space.qubits[:MAX_READ_QUBITS]
 
     @property
     def _random(self) -> np.random.Generator:
@@ -127,6 +170,12 @@ class Screening:
         return SuperCircuit(space.gates, words, space.qubits, space.start)
 
     @cached_property
+    def _bits_program(self) -> SuperCircuit:
+        space = self._space
+        words = [cirq.PauliSum.wrap(word) for word in bit_words(self._read)]
+        return SuperCircuit(space.gates, words, space.qubits, space.start)
+
+    @cached_property
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Features and kinds of some training rows, as many of each kind as possible.
 
@@ -139,3 +188,13 @@ class Screening:
         chosen = [order[kinds[order] == one][: max(_ROWS // len(known), 2)] for one in known]
         rows = np.concatenate(chosen)
         return task.train[rows], kinds[rows]
+
+
+def _name(angle: int) -> str:
+    return f"angle_{angle}"
+
+
+def _parts(candidates: Sequence[Candidate], rows: int) -> list[Sequence[Candidate]]:
+    """Return candidates in parts of at most MOST_ROWS rows, of `rows` for each."""
+    count = MOST_ROWS // rows
+    return [candidates[at : at + count] for at in range(0, len(candidates), count)]

@@ -133,6 +133,13 @@ class SuperCircuit:
         found: np.ndarray = masks[:, self._owner]
         return found
 
+    def masks(self, gates: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return the masks [C, G] bool of the numbers of the gates of C candidates."""
+        found = np.zeros((len(gates), len(self.gates)), bool)
+        for row, own in enumerate(gates):
+            found[row, list(own)] = True
+        return found
+
     def columns(self, slots: Sequence[int]) -> np.ndarray:
         """Return the columns of the angles of some gates, in order."""
         parts = [np.arange(self.first[slot], self.first[slot + 1]) for slot in slots]

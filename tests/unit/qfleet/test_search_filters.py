@@ -145,5 +145,22 @@ def test_screening_on_a_device_prefers_fewer_gates() -> None:
     (short,) = candidates(space, found._task.inputs[0])
     noisy = [at for at, gate in enumerate(space.gates) if len(gate.operations[0].qubits) == 2]
     long = Candidate((*short.gates, *noisy), (0.0,))
-    assert found.resilience(short) > found.resilience(long)
+    values = found.resiliences([short, long])
+    assert values[0] > values[1]
     assert found.best([long, short, *candidates(space, found._task.inputs[1])], 1) == [short]
+
+
+def test_resiliences_of_candidates_are_those_of_circuits() -> None:
+    space, found = screened(device := made_up_device())
+    random, every = np.random.default_rng(5), []
+    for _ in range(4):
+        gates = tuple(map(int, np.flatnonzero(random.random(len(space.gates)) < 0.6)))
+        every.append(Candidate(gates, (0.0,) * space.angle_count(gates)))
+    every.append(Candidate((), ()))
+    alone = []
+    for one in every:
+        angles = [sympy.Symbol(f"angle_{at}") for at in range(len(one.angles))]
+        circuit = space.circuit(one.gates, angles)
+        alone.append(clifford_noise_resilience(circuit, device, space.qubits, seed=3))
+    assert found.resiliences(every) == pytest.approx(alone, abs=1e-12)
+    assert len({round(one, 6) for one in alone}) > 3
