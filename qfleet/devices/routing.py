@@ -58,11 +58,14 @@ def route(
         placed = circuit.transform_qubits({qubits[0]: line[0]}).unfreeze()
         return RoutedCircuit(placed, tuple(line), {qubits[0]: line[0]})
     router = cirq.RouteCQC(nx.path_graph(line))
-    routed = [
-        _routed(router, circuit, dict(zip(order, line, strict=True)), line)
-        for order in _orders(qubits)
-    ]
-    return min(routed, key=lambda one: sum(1 for _ in one.circuit.all_operations()))  # swaps
+    fewest = sum(1 for _ in circuit.all_operations())
+    found: list[tuple[int, RoutedCircuit]] = []
+    for order in _orders(qubits):
+        routed = _routed(router, circuit, dict(zip(order, line, strict=True)), line)
+        found.append((sum(1 for _ in routed.circuit.all_operations()), routed))
+        if found[-1][0] == fewest:  # without swaps
+            break
+    return min(found, key=lambda one: one[0])[1]
 
 
 def _routed(
