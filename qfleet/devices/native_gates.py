@@ -129,7 +129,7 @@ def _expand_controlled(
 def _cz_gates(joined: cirq.CircuitOperation) -> list[cirq.Operation]:
     """Return CZ and gates on one qubit: as the gates are, or by the KAK form if it has fewer."""
     plain = [part for one in joined.circuit.all_operations() for part in _plain_cz(one)]
-    if _pairs(plain) < 2:  # one CZ is no product of gates on one qubit
+    if _pairs(plain) < 2:  # gates on one qubit can't replace a CZ
         return plain
     matrix = cirq.unitary(joined)
     first, second = joined.qubits
