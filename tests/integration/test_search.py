@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from common.processes import heartbeats
@@ -66,8 +67,10 @@ def test_killed_search_continues_with_the_same_history(processes, tmp_path) -> N
         process = start(killed)
         process.wait_until(lambda before=before: size() > before)
         time.sleep(moments.uniform(0, 0.05))
+        own = psutil.Process(process.process.pid).children(recursive=True)
         process.process.send_signal(number)
         assert process.wait() == code, process.output
+        assert not psutil.wait_procs(own, timeout=seconds(10))[1]  # they write no more
         assert histories(killed) != histories(calm)
     assert "Run the same command again" in process.output
     process = start(killed)
