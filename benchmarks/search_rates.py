@@ -48,9 +48,7 @@ def rates() -> None:
 
 def masks() -> None:
     """Print candidates per second in a call, by the share of gates that are on."""
-    print(
-        "qubits, share of gates: candidates per second with all gates, without those off, ordered"
-    )
+    print("qubits, share of gates: candidates per second; all gates, own, ordered, all alike")
     for qubits in (4, 8, 12):
         space = layers(qubits, 3)
         energy = next(named(f"tfim:{qubits}:1.0").members()).pauli_sum()
