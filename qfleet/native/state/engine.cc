@@ -12,27 +12,6 @@
 
 namespace qfleet {
 
-namespace {
-
-// Takes the newest item that `fits`, if there is one. Items that this thread used last come first,
-// since the others are in the caches of other cores.
-template <class Item, class Fits>
-std::unique_ptr<Item> TakePooled(std::vector<std::unique_ptr<Item>>* pool, const Fits& fits) {
-  const auto find = [pool, &fits](bool any_thread) {
-    return std::find_if(pool->rbegin(), pool->rend(), [&](const std::unique_ptr<Item>& item) {
-      return fits(*item) && (any_thread || item->last_thread == ThisThread());
-    });
-  };
-  auto found = find(false);
-  if (found == pool->rend()) found = find(true);
-  if (found == pool->rend()) return nullptr;
-  std::unique_ptr<Item> taken = std::move(*found);
-  pool->erase(std::next(found).base());
-  return taken;
-}
-
-}  // namespace
-
 template <class T>
 std::unique_ptr<typename StateVectorEngine<T>::Buffer> StateVectorEngine<T>::AcquireBuffer(
     int64_t reals) {

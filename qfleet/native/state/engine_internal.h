@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "cpu/aligned_array.h"
 #include "program/program_matrices.h"
@@ -34,6 +37,23 @@ inline void RunSerially(int64_t count, int64_t, const Work& work) {
 inline uintptr_t ThisThread() {
   static thread_local char here;
   return reinterpret_cast<uintptr_t>(&here);
+}
+
+// Takes the newest item that `fits`, if there is one. Items that this thread used last come first,
+// since the others are in the caches of other cores.
+template <class Item, class Fits>
+std::unique_ptr<Item> TakePooled(std::vector<std::unique_ptr<Item>>* pool, const Fits& fits) {
+  const auto find = [pool, &fits](bool any_thread) {
+    return std::find_if(pool->rbegin(), pool->rend(), [&](const std::unique_ptr<Item>& item) {
+      return fits(*item) && (any_thread || item->last_thread == ThisThread());
+    });
+  };
+  auto found = find(false);
+  if (found == pool->rend()) found = find(true);
+  if (found == pool->rend()) return nullptr;
+  std::unique_ptr<Item> taken = std::move(*found);
+  pool->erase(std::next(found).base());
+  return taken;
 }
 
 template <class T>

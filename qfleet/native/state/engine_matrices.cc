@@ -91,18 +91,12 @@ std::unique_ptr<typename StateVectorEngine<T>::TileBlocks> StateVectorEngine<T>:
   std::unique_ptr<TileBlocks> blocks;
   {
     const std::lock_guard<std::mutex> lock(pool_mutex_);
-    const auto take = [&](int64_t of, bool any_thread) {
-      for (std::unique_ptr<TileBlocks>& one : call.tile_blocks)
-        if (!blocks && one->tile == of && (any_thread || one->last_thread == ThisThread())) {
-          std::swap(one, call.tile_blocks.back());
-          blocks = std::move(call.tile_blocks.back());
-          call.tile_blocks.pop_back();
-          return true;
-        }
-      return false;
+    const auto take = [&call](int64_t of) {
+      return TakePooled(&call.tile_blocks, [of](const TileBlocks& one) { return one.tile == of; });
     };
-    if (!forward && take(tile, true)) return blocks;
-    if (!take(-1, false) && !take(-1, true) && !blocks_pool_.empty()) {
+    if (!forward && (blocks = take(tile))) return blocks;
+    blocks = take(-1);
+    if (!blocks && !blocks_pool_.empty()) {
       blocks = std::move(blocks_pool_.back());
       blocks_pool_.pop_back();
       blocks->kernels.clear();
