@@ -25,9 +25,16 @@ device_library = pytest.fixture(build_device_library, scope="session", autouse=T
 pytestmark = pytest.mark.skipif(DEVICE != "host", reason="a GPU has more memory, and is not lost")
 
 WIDTH, BATCH = 11, 3
+WIDTH_OF_CLUSTERS = 12  # two states of so few qubits have no room in a thread block
 STATE_BYTES = 8 << WIDTH
 TOLERANCE = {"complex64": 3e-5}
 Pair = tuple[qfleet.CompiledCircuit, qfleet.CompiledCircuit]
+
+
+@pytest.fixture(autouse=True)
+def no_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let states be in the device's memory, as on a GPU without clusters of thread blocks."""
+    monkeypatch.setenv("HOST_EXECUTOR_CLUSTER", "1")
 
 
 def used_bytes() -> int:
@@ -135,6 +142,23 @@ def test_call_without_room_is_a_sentence_and_then_works(
     assert "\n" not in text
     monkeypatch.delenv("HOST_EXECUTOR_BYTES")
     assert_close(call(compiled), right, "complex64", TOLERANCE)
+
+
+@pytest.mark.parametrize("blocks", ["1", "4"])
+def test_state_in_a_cluster_takes_no_device_memory(
+    blocks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOST_EXECUTOR_CLUSTER", blocks)
+    compiled, right = (
+        copy_of("values", WIDTH_OF_CLUSTERS),
+        values(pair_of(width=WIDTH_OF_CLUSTERS)[1]),
+    )
+    leave(8 << WIDTH_OF_CLUSTERS, monkeypatch)
+    if blocks == "1":
+        with pytest.raises(qfleet.MemoryLimitError):
+            values(compiled)
+    else:
+        assert_close(values(compiled), right, "complex64", TOLERANCE)
 
 
 @pytest.mark.parametrize("name", [one for one in CALLS if "density" not in one])

@@ -95,6 +95,12 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideSmall(int64_t size, bo
 }
 
 template <class T>
+typename TypedProgram<T>::Division TypedProgram<T>::Divide(int64_t size, bool gradient) {
+  if (place() == Place::kBlock) return DivideSmall(size, gradient);
+  return place() == Place::kCluster ? DivideClusters(size, gradient) : DivideWide(size);
+}
+
+template <class T>
 typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size) {
   Division division = {};
   division.threads = kWideThreads;
@@ -119,13 +125,17 @@ typename TypedProgram<T>::Scratch TypedProgram<T>::LayoutScratch(const Division&
   Layout& layout = scratch.layout;
   const int64_t chunk = division.chunk, strings = sizes_.string_count;
   const int64_t widest = std::max(sizes_.block_sums, sizes_.sequence_sums) * kMatrixReals;
-  const bool has_states = !small_ || kind >= Kind::kStates;  // in the device's memory
+  const bool has_states = place() == Place::kDevice || kind >= Kind::kStates;  // in its memory
   scratch.products = layout.Add<C>(chunk * sizes_.product_count * (kMatrixReals / 2));
   scratch.coefficients = layout.Add<T>(chunk * strings);
-  scratch.string_values = layout.Add<T>(chunk * strings);
+  const int64_t ranks = has_states ? 0 : int64_t{1} << cluster_.bits;  // that share a state
+  scratch.string_values = layout.Add<T>(chunk * ranks * strings);
   scratch.parts = layout.Add<Wide>(has_states ? chunk * MeasureParts() * strings : 0);
   if (kind == Kind::kGradient || kind == Kind::kStateGradient) {
     scratch.product_sums = layout.Add<T>(chunk * sizes_.product_sums * kMatrixReals);
+    const bool is_cluster = place() == Place::kCluster && !has_states;
+    scratch.rank_sums =
+        layout.Add<T>(is_cluster ? chunk * ranks * sizes_.product_sums * kMatrixReals : 0);
     scratch.sequence_sums = layout.Add<T>(chunk * sizes_.sequence_sums * kMatrixReals);
     scratch.derivatives = layout.Add<Wide>(chunk * sizes_.derivative_count);
     scratch.segments = layout.Add<Wide>(kMaxSegments * std::max(widest, sizes_.derivative_count));

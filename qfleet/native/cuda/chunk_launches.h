@@ -162,19 +162,14 @@ void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
   const int64_t slots = sizes_.block_sums + sizes_.product_sums;
   Wide* sums = scratch.unit_sums.in(base);
   FillZero(sums, count * division.parts * slots * kMatrixReals * kWideBytes, stream_);
-  const auto needed = [&](const WindowTable& window) {
-    for (int32_t b = window.first; b < window.first + window.count; ++b)
-      if (windows_.blocks[b].gradient[mode] || windows_.blocks[b].uncompute[mode]) return true;
-    return false;
-  };
-  size_t earliest = windows_.windows.size();
-  for (size_t w = windows_.windows.size(); w-- > 0;)
-    if (by_states || needed(windows_.windows[w])) earliest = w;
+  const size_t earliest = by_states ? 0 : EarliestWindow(windows_, mode);
   for (size_t w = windows_.windows.size(); w-- > earliest;) {
     arguments.window = windows_.windows[w];
     // A window that changes the places must be undone, too.
     const PlaceTable &begin = arguments.window.begin, &end = arguments.window.end;
-    if (!needed(arguments.window) && std::memcmp(&begin, &end, sizeof(begin)) == 0) continue;
+    if (!NeedsGradient(windows_, arguments.window, mode) &&
+        std::memcmp(&begin, &end, sizeof(begin)) == 0)
+      continue;
     arguments.store = by_states || w > earliest;
     Launch(BackwardWindow<T>,
            dim3(static_cast<unsigned>(division.parts), static_cast<unsigned>(count)),
@@ -197,19 +192,22 @@ void TypedProgram<T>::WriteChunkValues(const Scratch& scratch, const Division& d
                                        const Results& results, int64_t first, int64_t count) {
   char* base = scratch_.data();
   T* values = results.values.in(results_.data()) + first * sizes_.readouts;
-  if (small_) {
-    ForEach(count * sizes_.readouts * kWarp, WriteValues<T, T>, count, sizes_.string_count,
-            sizes_.readouts, weights_, offsets_,
-            static_cast<const T*>(scratch.string_values.in(base)), 1, values);
-    return;
+  const auto write = [&](const auto* parts_of_strings, int64_t parts) {
+    ForEach(count * sizes_.readouts * kWarp,
+            WriteValues<T, std::decay_t<decltype(*parts_of_strings)>>, count, sizes_.string_count,
+            sizes_.readouts, weights_, offsets_, parts_of_strings, static_cast<int32_t>(parts),
+            values);
+  };
+  if (place() != Place::kDevice) {
+    const T* by_rank = scratch.string_values.in(base);
+    return write(by_rank, int64_t{1} << cluster_.bits);
   }
   const int32_t threads = division.threads;
   Launch(MeasureWide<T>, dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
          threads, kMeasuredAtOnce * threads / kWarp * kWideBytes, stream_, View(0),
          static_cast<const C*>(scratch.psi.in(base)), scratch.parts.in(base));
-  ForEach(count * sizes_.readouts * kWarp, WriteValues<T, Wide>, count, sizes_.string_count,
-          sizes_.readouts, weights_, offsets_, static_cast<const Wide*>(scratch.parts.in(base)),
-          static_cast<int32_t>(MeasureParts()), values);
+  const Wide* by_part = scratch.parts.in(base);
+  write(by_part, MeasureParts());
 }
 
 template <class T>

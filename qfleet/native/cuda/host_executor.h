@@ -1,12 +1,14 @@
-// Runs CUDA kernels on the processor, for tests: each thread of a block is a fiber. Between two
-// barriers the threads run one after the other in a random order, so that a missing barrier gives
-// a wrong result. The order depends only on the launch, so that a run can be repeated.
+// Runs CUDA kernels on the processor, for tests: each thread of a cluster of blocks is a fiber.
+// Between two barriers the threads run one after the other in a random order, so that a missing
+// barrier gives a wrong result. The order depends only on the launch, so that a run can be
+// repeated.
 #ifndef QFLEET_CUDA_HOST_EXECUTOR_H_
 #define QFLEET_CUDA_HOST_EXECUTOR_H_
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -31,7 +33,7 @@ struct dim3 {
 namespace qfleet {
 namespace device {
 
-// Runs the blocks of a launch one after the other on the calling thread.
+// Runs the clusters of a launch one after the other on the calling thread.
 class HostExecutor {
  public:
   using Body = void (*)(void* call);  // calls the kernel with its arguments
@@ -40,51 +42,69 @@ class HostExecutor {
   dim3 grid_size, block_index, block_size, thread_index;
   char* shared = nullptr;
 
-  void Run(dim3 grid, int32_t thread_count, int64_t shared_bytes, Body body, void* call) {
+  // `cluster` blocks run at once, and read the shared memory of all of them.
+  void Run(dim3 grid, int32_t cluster, int32_t thread_count, int64_t shared_bytes, Body body,
+           void* call) {
     const int64_t block_count = int64_t{grid.x} * grid.y * grid.z;
-    if (block_count < 1 || thread_count < 1 || thread_count > kMaximalThreads || shared_bytes < 0) {
+    if (block_count < 1 || thread_count < 1 || thread_count > kMaximalThreads || shared_bytes < 0)
       throw std::logic_error("a launch needs blocks of 1 to 1024 threads");
-    }
+    if (cluster < 1 || cluster > kMaximalCluster || grid.x % cluster)
+      throw std::logic_error("a launch needs clusters of 1 to 16 blocks that divide its grid");
     body_ = body;
     call_ = call;
     random_ = kSeed;
     grid_size = grid;
     block_size = dim3(thread_count);
     thread_count_ = thread_count;
-    for (int32_t i = static_cast<int32_t>(threads_.size()); i < thread_count; ++i) {
+    cluster_ = cluster;
+    for (int32_t i = static_cast<int32_t>(threads_.size()); i < cluster * thread_count; ++i)
       threads_.push_back(std::make_unique<Thread>(i));
+    for (int32_t i = 0; i < cluster * thread_count; ++i) {
+      threads_[i]->block = i / thread_count;
+      threads_[i]->number = i % thread_count;
     }
     // What is read outside is NaN.
     const int64_t end = kZoneBytes + shared_bytes;
-    const std::unique_ptr<char[]> memory(new char[end + kZoneBytes]);
-    std::memset(memory.get(), 0xff, end + kZoneBytes);
-    shared = memory.get() + kZoneBytes;
-    std::vector<int64_t> blocks(block_count);
-    std::iota(blocks.begin(), blocks.end(), 0);
-    Shuffle(&blocks);
-    for (const int64_t block : blocks) {
-      block_index = dim3(static_cast<unsigned>(block % grid.x),
-                         static_cast<unsigned>(block / grid.x % grid.y),
-                         static_cast<unsigned>(block / grid.x / grid.y));
-      std::memset(shared, 0xff, shared_bytes);
-      RunBlock();
+    std::vector<std::unique_ptr<char[]>> memories;
+    for (int32_t block = 0; block < cluster; ++block) {
+      memories.emplace_back(new char[end + kZoneBytes]);
+      std::memset(memories.back().get(), 0xff, end + kZoneBytes);
+      shared_of_[block] = memories.back().get() + kZoneBytes;
     }
-    for (const char* zone : {memory.get(), memory.get() + end})
-      if (std::any_of(zone, zone + kZoneBytes, [](char byte) { return byte != '\xff'; }))
-        Fail("a kernel writes outside of its shared memory");
-    for (int32_t i = 0; i < thread_count_; ++i) {
+    shared_bytes_ = shared_bytes;
+    std::vector<int64_t> clusters(block_count / cluster);
+    std::iota(clusters.begin(), clusters.end(), 0);
+    Shuffle(&clusters);
+    for (const int64_t first : clusters) RunCluster(first * cluster);
+    for (const auto& memory : memories)
+      for (const char* zone : {memory.get(), memory.get() + end})
+        if (std::any_of(zone, zone + kZoneBytes, [](char byte) { return byte != '\xff'; }))
+          Fail("a kernel writes outside of its shared memory");
+    for (int32_t i = 0; i < cluster * thread_count; ++i)
       if (threads_[i]->fiber.Overflowed()) Fail("a thread of a block needs too large a stack");
-    }
   }
 
   void WaitForBlock() {
-    if (++arrived_ == thread_count_) ReleaseBlock();
+    const int32_t block = thread_->block;
+    if (++arrived_[block] == thread_count_) ReleaseBlock(block);
     thread_->fiber.Yield();
   }
 
+  void WaitForCluster() {
+    if (++arrived_at_cluster_ == cluster_ * thread_count_) ReleaseCluster();
+    thread_->fiber.Yield();
+  }
+
+  // The address in another block's shared memory that corresponds to `own` in this block's.
+  template <class T>
+  T* AddressIn(uint32_t block, T* own) {
+    if (static_cast<int32_t>(block) >= cluster_) Fail("a cluster has no such block");
+    return reinterpret_cast<T*>(shared_of_[block] + (reinterpret_cast<char*>(own) - shared));
+  }
+
   void WaitForWarp() {
-    const int32_t warp = thread_->number / kLanes;
-    if (++arrived_at_warp_[warp] == WarpEnd(warp) - warp * kLanes) ReleaseWarp(warp);
+    const int32_t block = thread_->block, warp = thread_->number / kLanes;
+    if (++arrived_at_warp_[block][warp] == WarpEnd(warp) - warp * kLanes) ReleaseWarp(block, warp);
     thread_->fiber.Yield();
   }
 
@@ -100,7 +120,8 @@ class HostExecutor {
     WaitForWarp();
     const int32_t warp = own->number / kLanes;
     const int32_t other = warp * kLanes + other_lane;
-    if (other < WarpEnd(warp)) std::memcpy(&value, &threads_[other]->slots[slot], sizeof(T));
+    if (other < WarpEnd(warp))
+      std::memcpy(&value, &ThreadOf(own->block, other)->slots[slot], sizeof(T));
     return value;
   }
 
@@ -113,8 +134,8 @@ class HostExecutor {
 
  private:
   struct Thread {
-    explicit Thread(int32_t number) : number(number), fiber(&HostExecutor::RunThread, number) {}
-    const int32_t number;
+    explicit Thread(int32_t at) : fiber(&HostExecutor::RunThread, at) {}
+    int32_t block = 0, number = 0;  // of the block in its cluster, and of the thread in its block
     uint32_t exchanges = 0;
     uint64_t slots[2];
     Fiber fiber;
@@ -122,6 +143,7 @@ class HostExecutor {
   using Threads = std::vector<Thread*>;
 
   static constexpr int32_t kMaximalThreads = 1024, kMaximalWarps = kMaximalThreads / kLanes;
+  static constexpr int32_t kMaximalCluster = 16;
 #ifdef __SANITIZE_ADDRESS__
   static constexpr int64_t kZoneBytes = 0;  // the sanitizer sees each wrong index
 #else
@@ -131,13 +153,23 @@ class HostExecutor {
 
   static void RunThread() {
     current->body_(current->call_);
-    ++current->ended_;
+    current->EndThread();
   }
 
-  void RunBlock() {
-    arrived_ = ended_ = 0;
-    for (int32_t i = 0; i < thread_count_; ++i) threads_[i]->exchanges = 0;
-    ReleaseBlock();
+  // The shared memory of a block that has ended must not be read any more.
+  void EndThread() {
+    const int32_t block = thread_->block;
+    if (++ended_[block] == thread_count_) std::memset(shared_of_[block], 0xff, shared_bytes_);
+  }
+
+  // Runs a cluster; `first` is the number of its first block in the grid.
+  void RunCluster(int64_t first) {
+    for (int32_t block = 0; block < cluster_; ++block) {
+      std::memset(shared_of_[block], 0xff, shared_bytes_);
+      ended_[block] = 0;
+    }
+    for (int32_t i = 0; i < cluster_ * thread_count_; ++i) threads_[i]->exchanges = 0;
+    ReleaseCluster();
     while (!next_.empty() || !delayed_.empty()) {
       round_.clear();
       std::swap(round_, next_.empty() ? delayed_ : next_);
@@ -145,10 +177,16 @@ class HostExecutor {
       for (Thread* thread : round_) {
         thread_ = thread;
         thread_index.x = static_cast<unsigned>(thread->number);
+        const int64_t block = first + thread->block;
+        block_index = dim3(static_cast<unsigned>(block % grid_size.x),
+                           static_cast<unsigned>(block / grid_size.x % grid_size.y),
+                           static_cast<unsigned>(block / grid_size.x / grid_size.y));
+        shared = shared_of_[thread->block];
         thread->fiber.Resume();
       }
     }
-    if (ended_ < thread_count_) Fail("a barrier is not reached by all threads of a block");
+    for (int32_t block = 0; block < cluster_; ++block)
+      if (ended_[block] < thread_count_) Fail("a barrier is not reached by all threads of a block");
   }
 
   [[noreturn]] void Fail(const char* message) {
@@ -156,17 +194,28 @@ class HostExecutor {
     throw std::logic_error(message);
   }
 
-  void ReleaseBlock() {
-    arrived_ = 0;
-    // Warps that fall far behind show a warp barrier where a block barrier is needed.
-    delayed_warps_ = static_cast<uint32_t>(Random(uint64_t{1} << 32));
-    for (int32_t warp = 0; warp * kLanes < thread_count_; ++warp) ReleaseWarp(warp);
+  void ReleaseCluster() {
+    arrived_at_cluster_ = 0;
+    for (int32_t block = 0; block < cluster_; ++block) ReleaseBlock(block);
   }
 
-  void ReleaseWarp(int32_t warp) {
-    arrived_at_warp_[warp] = 0;
-    Threads& threads = delayed_warps_ >> warp & 1 ? delayed_ : next_;
-    for (int32_t i = warp * kLanes; i < WarpEnd(warp); ++i) threads.push_back(threads_[i].get());
+  void ReleaseBlock(int32_t block) {
+    arrived_[block] = 0;
+    // Warps that fall far behind show a warp barrier where a block barrier is needed, and blocks
+    // that do show a block barrier where a barrier of the cluster is needed.
+    const bool all = cluster_ > 1 && Random(4) == 0;
+    delayed_warps_[block] = all ? ~0u : static_cast<uint32_t>(Random(uint64_t{1} << 32));
+    for (int32_t warp = 0; warp * kLanes < thread_count_; ++warp) ReleaseWarp(block, warp);
+  }
+
+  void ReleaseWarp(int32_t block, int32_t warp) {
+    arrived_at_warp_[block][warp] = 0;
+    Threads& threads = delayed_warps_[block] >> warp & 1 ? delayed_ : next_;
+    for (int32_t i = warp * kLanes; i < WarpEnd(warp); ++i) threads.push_back(ThreadOf(block, i));
+  }
+
+  Thread* ThreadOf(int32_t block, int32_t number) {
+    return threads_[block * thread_count_ + number].get();
   }
 
   int32_t WarpEnd(int32_t warp) const {
@@ -189,9 +238,12 @@ class HostExecutor {
   Body body_ = nullptr;
   void* call_ = nullptr;
   uint64_t random_ = kSeed;
-  int32_t thread_count_ = 0, arrived_ = 0, ended_ = 0;
-  int32_t arrived_at_warp_[kMaximalWarps] = {};
-  uint32_t delayed_warps_ = 0;  // a bit per warp; they run when no other warp can
+  int32_t thread_count_ = 0, cluster_ = 1, arrived_at_cluster_ = 0;
+  int64_t shared_bytes_ = 0;
+  char* shared_of_[kMaximalCluster] = {};
+  int32_t arrived_[kMaximalCluster] = {}, ended_[kMaximalCluster] = {};
+  int32_t arrived_at_warp_[kMaximalCluster][kMaximalWarps] = {};
+  uint32_t delayed_warps_[kMaximalCluster] = {};  // a bit per warp; they run when no other can
   Thread* thread_ = nullptr;
   Threads round_, next_, delayed_;
   std::vector<std::unique_ptr<Thread>> threads_;
@@ -206,14 +258,20 @@ inline HostExecutor& ExecutorOfThread() {
 }
 
 template <class Kernel, class... Arguments>
-void Launch(Kernel* kernel, dim3 grid, int32_t threads, int64_t shared_bytes, Stream,
-            Arguments... arguments) {
+void LaunchClusters(Kernel* kernel, dim3 grid, int32_t cluster, int32_t threads,
+                    int64_t shared_bytes, Stream, Arguments... arguments) {
   HostExecutor& executor = ExecutorOfThread();
   HostExecutor::current = &executor;
   auto call = [&] { kernel(arguments...); };
   using Call = decltype(call);
   const auto body = [](void* address) { (*static_cast<Call*>(address))(); };
-  executor.Run(grid, threads, shared_bytes, body, &call);
+  executor.Run(grid, cluster, threads, shared_bytes, body, &call);
+}
+
+template <class Kernel, class... Arguments>
+void Launch(Kernel* kernel, dim3 grid, int32_t threads, int64_t shared_bytes, Stream stream,
+            Arguments... arguments) {
+  LaunchClusters(kernel, grid, 1, threads, shared_bytes, stream, arguments...);
 }
 
 template <class Kernel>
@@ -224,58 +282,18 @@ int32_t BlocksPerMultiprocessor(Kernel*, int32_t, int64_t) {
   return 2;
 }
 
+// Clusters of a kernel that run at once: 0 if there are none of this size. The environment variable
+// HOST_EXECUTOR_CLUSTER is the largest size, 4 unless set; 1 stands for a device without clusters.
+template <class Kernel>
+int32_t ActiveClusters(Kernel*, int32_t cluster, int32_t, int64_t) {
+  const char* const text = std::getenv("HOST_EXECUTOR_CLUSTER");
+  return cluster <= (text ? std::atoi(text) : 4) ? 2 : 0;
+}
+
 #define QFLEET_SHARED_MEMORY(name) \
   char* const name = ::qfleet::device::HostExecutor::current->shared
 
 }  // namespace device
 }  // namespace qfleet
-
-#define threadIdx (::qfleet::device::HostExecutor::current->thread_index)
-#define blockIdx (::qfleet::device::HostExecutor::current->block_index)
-#define blockDim (::qfleet::device::HostExecutor::current->block_size)
-#define gridDim (::qfleet::device::HostExecutor::current->grid_size)
-
-inline void __syncthreads() { qfleet::device::HostExecutor::current->WaitForBlock(); }
-
-inline void __syncwarp(unsigned = 0xffffffff) {
-  qfleet::device::HostExecutor::current->WaitForWarp();
-}
-
-template <class T>
-T __shfl_xor_sync(unsigned, T value, int lane_mask) {
-  auto* const executor = qfleet::device::HostExecutor::current;
-  return executor->Exchange(value, executor->lane() ^ lane_mask);
-}
-
-inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
-inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
-inline int __clz(int bits) { return bits ? __builtin_clz(static_cast<unsigned>(bits)) : 32; }
-inline int __ffs(int bits) { return __builtin_ffs(bits); }
-
-// Fibers of one host thread run one at a time.
-template <class T>
-T atomicAdd(T* address, T value) {
-  const T old = *address;
-  *address = old + value;
-  return old;
-}
-
-// Reduces the angle to a quarter turn first, so that multiples of 1/2 are exact.
-inline void sincospi(double x, double* sine, double* cosine) {
-  const double reduced = x - 2 * std::rint(x / 2);
-  const double quadrant = std::rint(2 * reduced);
-  const double angle = M_PI * (reduced - quadrant / 2);
-  const double s = std::sin(angle), c = std::cos(angle);
-  const int quarter = static_cast<int>(quadrant) & 3;
-  *sine = quarter == 0 ? s : quarter == 1 ? c : quarter == 2 ? -s : -c;
-  *cosine = quarter == 0 ? c : quarter == 1 ? -s : quarter == 2 ? -c : s;
-}
-
-inline void sincospif(float x, float* sine, float* cosine) {
-  double s, c;
-  sincospi(x, &s, &c);
-  *sine = static_cast<float>(s);
-  *cosine = static_cast<float>(c);
-}
 
 #endif  // QFLEET_CUDA_HOST_EXECUTOR_H_

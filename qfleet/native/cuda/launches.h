@@ -4,6 +4,7 @@
 
 #include "call_memory.h"
 #include "chunk_launches.h"
+#include "cluster_launches.h"
 #include "program_setup.h"
 
 namespace qfleet {
@@ -19,23 +20,27 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   const bool by_states = gradient && results_wanted->initial_gradients;
   const Inputs inputs = StageInputs(call, static_cast<const T*>(upstream));
   const Results results = LayoutResults(call, values != nullptr, gradient);
-  Division division = small_ ? DivideSmall(call.size, gradient) : DivideWide(call.size);
+  const bool is_shared = place() != Place::kDevice;
+  Division division = Divide(call.size, gradient);
   const Scratch scratch = ReserveScratch(gradient ? Kind::kGradient : Kind::kValues, &division);
-  if (small_ && gradient)
+  if (is_shared && gradient)
     FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.bytes(), stream_);
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
     BeginChunk(inputs, scratch, first, count, gradient);
     ReceiveInitial(call, scratch, first, count);
-    if (small_) {
+    if (place() == Place::kBlock) {
       EvolveSmallChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
                        by_states);
+    } else if (place() == Place::kCluster) {
+      EvolveClusterChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
+                         by_states);
     } else {
       ForwardWide(inputs, scratch, division, count);
     }
     if (values) WriteChunkValues(scratch, division, results, first, count);
     if (!gradient) continue;
-    if (!small_) {
+    if (!is_shared) {
       char* base = scratch_.data();
       Launch(ApplyStringsWide<T>,
              dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
@@ -46,7 +51,7 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
     ReturnInitial(call, scratch, first, count, *results_wanted);
     DifferentiateChunk(inputs, scratch, results, first, count, mode, mode == 1, first > 0);
   }
-  if (small_ && gradient)
+  if (is_shared && gradient)
     Sum(static_cast<const Wide*>(scratch.unit_sums.in(scratch_.data())), division.units,
         sizes_.block_sums * kMatrixReals, sizes_.block_sums * kMatrixReals, false, scratch,
         results.block_sums.in(results_.data()));

@@ -67,10 +67,13 @@ TypedProgram<T>::TypedProgram(int32_t device, const ProgramTables& tables,
     view_.block_count = window.count;
     view_.blocks = tables_.Add(whole.blocks, stream_);
     view_.begin = tables_.Add(&window.begin, 1, stream_);
+    const IndexPlaces places = PlacesOf(window.end, n, static_cast<int32_t>(sizeof(C)));
     std::vector<PauliString> moved;
     for (int64_t s = 0; s < tables.string_count; ++s)
-      moved.push_back(StringOfPlaces(tables.strings[s], window.end, n, sizeof(C)));
+      moved.push_back(StringOfPlaces(tables.strings[s], places));
     view_.place_strings = tables_.Add(moved, stream_);
+  } else if constexpr (!kTangents) {
+    PlanClusters(blocks, tables.strings, bank_bits);
   }
   AllowShared(ForwardWindow<T>, facts_.shared_bytes);
   AllowShared(BackwardWindow<T>, facts_.shared_bytes);

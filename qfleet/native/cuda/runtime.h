@@ -14,7 +14,7 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #else
-#include "host_executor.h"
+#include "host_functions.h"
 #include "host_memory.h"
 #endif
 
@@ -81,9 +81,59 @@ int32_t BlocksPerMultiprocessor(Kernel* kernel, int32_t threads, int64_t shared_
   return blocks < 1 ? 1 : blocks;
 }
 
+// Starts clusters of `cluster` thread blocks, which must divide the grid.
+inline cudaLaunchConfig_t ClusterConfig(dim3 grid, int32_t cluster, int32_t threads,
+                                        int64_t shared_bytes, Stream stream,
+                                        cudaLaunchAttribute* attribute) {
+  attribute->id = cudaLaunchAttributeClusterDimension;
+  attribute->val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute->val.clusterDim.y = attribute->val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = attribute;
+  config.numAttrs = 1;
+  return config;
+}
+
+template <class Kernel, class... Arguments>
+void LaunchClusters(Kernel* kernel, dim3 grid, int32_t cluster, int32_t threads,
+                    int64_t shared_bytes, Stream stream, Arguments... arguments) {
+  cudaLaunchAttribute attribute;
+  const cudaLaunchConfig_t config =
+      ClusterConfig(grid, cluster, threads, shared_bytes, stream, &attribute);
+  Check(cudaLaunchKernelEx(&config, kernel, arguments...), "a kernel could not be started");
+}
+
+// Clusters of a kernel that run at once: 0 if the device has none of this size. The kernel may use
+// the shared memory.
+template <class Kernel>
+int32_t ActiveClusters(Kernel* kernel, int32_t cluster, int32_t threads, int64_t shared_bytes) {
+  int device = 0, supported = 0, count = 0;
+  Check(cudaGetDevice(&device), "the device cannot be described");
+  Check(cudaDeviceGetAttribute(&supported, cudaDevAttrClusterLaunch, device),
+        "the device cannot be described");
+  if (!supported) return 0;
+  // Clusters of more than 8 blocks need the permission; not each device has them.
+  Check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+        "clusters of thread blocks");
+  cudaLaunchAttribute attribute;
+  const cudaLaunchConfig_t config = ClusterConfig(dim3(static_cast<unsigned>(cluster)), cluster,
+                                                  threads, shared_bytes, nullptr, &attribute);
+  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
 #define QFLEET_SHARED_MEMORY(name)                \
   extern __shared__ __align__(16) char name##_[]; \
   char* const name = name##_
+
+// For parts of a kernel whose registers should not be those of its loops, too.
+#define QFLEET_NOINLINE __noinline__
 
 constexpr bool kIsHostExecutor = false;
 
@@ -157,6 +207,8 @@ inline void Synchronize(Stream stream) {
 }
 
 #else
+
+#define QFLEET_NOINLINE inline
 
 constexpr bool kIsHostExecutor = true;
 

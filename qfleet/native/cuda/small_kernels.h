@@ -44,15 +44,14 @@ __device__ __forceinline__ Strip<STRIP_BITS> StripOf(int32_t qubits) {
   return {threads.rank(), shift, threads.rank() >> qubits ? 0 : left < 0 ? 1 : 1 << left};
 }
 
-// Writes values[s], the expectation value of string s.
-template <class T, int LANES, int STRIP_BITS>
-__device__ void MeasureStrings(const ProgramView<T>& program, const Complex<T>* psi, T* warp_sums,
-                               T* values) {
+// Writes values[s], the sum of string s over the strips of the threads; load(i) is amplitude i.
+template <int LANES, class Strings, int STRIP_BITS, class Load, class T>
+__device__ __forceinline__ void MeasureStrings(const Strings& program,
+                                               const Strip<STRIP_BITS>& strip, const Load& load,
+                                               T* warp_sums, T* values) {
   constexpr int32_t kAtOnce = 2 * kWarp;  // strings whose sums fit into warp_sums
   const Group<LANES> threads;
   const int32_t warps = blockDim.x / kWarp;
-  const Strip<STRIP_BITS> strip = StripOf<LANES, STRIP_BITS>(program.qubits);
-  const auto load = [&](int64_t i) { return psi[i]; };
   const int32_t at_once = LANES ? program.string_count : kAtOnce;
   for (int32_t first = 0; first < program.string_count; first += at_once) {
     const int32_t left = program.string_count - first, count = left < at_once ? left : at_once;
@@ -147,9 +146,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) EvolveSmall(SmallArguments<T>
     threads.Sync();
     ForwardPass(program.blocks, program.block_count, matrices, threads, psi);
     if (call.string_values)
-      MeasureStrings<T, LANES, STRIP_BITS>(
-          program, psi, warp_sums,
-          present ? call.string_values + example * program.string_count : nullptr);
+      MeasureStrings<LANES>(
+          program, StripOf<LANES, STRIP_BITS>(program.qubits), [&](int64_t i) { return psi[i]; },
+          warp_sums, present ? call.string_values + example * program.string_count : nullptr);
     if (call.coefficients) {
       // An absent example has no coefficients, so that it adds nothing to the sums of its warp.
       ApplyStrings<T, LANES, STRIP_BITS>(

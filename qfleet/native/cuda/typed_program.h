@@ -2,6 +2,7 @@
 #ifndef QFLEET_CUDA_TYPED_PROGRAM_H_
 #define QFLEET_CUDA_TYPED_PROGRAM_H_
 
+#include "cluster_kernels.h"
 #include "device_program.h"
 #include "gate_kernels.h"
 #include "sample_kernels.h"
@@ -14,6 +15,7 @@ namespace device {
 
 constexpr int32_t kSmallThreads = kIsHostExecutor ? 64 : 128, kGateThreads = 128;
 constexpr int32_t kWideThreads = kIsHostExecutor ? 64 : 256;
+constexpr int32_t kMinClusterTileBits = 9;    // a warp has at least two amplitudes for each lane
 constexpr int64_t kWideTileBytes = 64 << 10;  // of both states, so that thread blocks share an SM
 constexpr int64_t kScratchBytes = kIsHostExecutor ? 1 << 20 : 512 << 20;
 constexpr int64_t kMaxSegments = 32, kSegmentRows = 128;
@@ -65,6 +67,7 @@ class TypedProgram : public Program {
     Layout layout;
     Layout::Array<C> products;
     Layout::Array<T> coefficients, string_values, product_sums, sequence_sums;
+    Layout::Array<T> rank_sums;  // of products, for each block of a cluster
     Layout::Array<Wide> derivatives, unit_sums, parts, segments;
     Layout::Array<C> psi, lambda, received;      // the last for gradients by states
     Layout::Array<double> segment_sums, totals;  // of probabilities, for samples
@@ -73,7 +76,7 @@ class TypedProgram : public Program {
   // How a call is divided: `chunk` examples at once, by `units` that keep sums of their own.
   struct Division {
     int64_t chunk, units;
-    int64_t grid;   // thread blocks for small states
+    int64_t grid;   // thread blocks for states in shared memory
     int64_t parts;  // thread blocks that share a wide state
     int32_t threads;
     int64_t shared_bytes;
@@ -94,7 +97,14 @@ class TypedProgram : public Program {
   }
   // At 12 qubits three states fit into a multiprocessor if their threads are few.
   bool has_few_threads() const { return !kTangents && sizes_.qubits == 12; }
+  // Where the states of a call are. Values and gradients use shared memory where it suffices.
+  enum class Place { kBlock, kCluster, kDevice };
+  Place place() const {
+    return small_ ? Place::kBlock : cluster_.bits > 0 ? Place::kCluster : Place::kDevice;
+  }
+  Division Divide(int64_t size, bool gradient);
   Division DivideSmall(int64_t size, bool gradient);
+  Division DivideClusters(int64_t size, bool gradient);
   Division DivideWide(int64_t size);
   int64_t ScratchBytesPerExample() const;
 
@@ -106,6 +116,12 @@ class TypedProgram : public Program {
                   bool coefficients);
   void EvolveSmallChunk(const Inputs& inputs, const Scratch& scratch, const Division& division,
                         int64_t count, int32_t mode, bool values, bool gradient, bool by_states);
+  void EvolveClusterChunk(const Inputs& inputs, const Scratch& scratch, const Division& division,
+                          int64_t count, int32_t mode, bool values, bool gradient, bool by_states);
+  // Decides whether clusters have room for a state, and prepares what they exchange.
+  void PlanClusters(const std::vector<BlockTable>& blocks, const PauliString* strings,
+                    int32_t bank_bits);
+  int64_t ClusterBytes(bool gradient) const;  // of shared memory
   void PermuteChunk(const int64_t* order, bool to_caller, T factor, int64_t count, const C* from,
                     C* to);
   // Copies states of a chunk from or to the host, where they have the caller's order.
@@ -140,6 +156,15 @@ class TypedProgram : public Program {
              stream_, arguments...);
   }
 
+  // States in the shared memory of 2**bits thread blocks, each with 2**tile_bits amplitudes.
+  struct Clusters {
+    int32_t bits = 0, tile_bits = 0, threads = 0;  // 0 bits: none
+    int64_t active = 0;                            // that run at once
+    WindowPlan plan;
+    const WindowTable* windows = nullptr;
+    const ExchangeTable *forward = nullptr, *backward = nullptr;
+  };
+
   const int32_t device_;
   const DeviceFacts facts_;
   ProgramTables sizes_;  // its pointers are the caller's, and not used
@@ -152,6 +177,7 @@ class TypedProgram : public Program {
   const PassBlock* window_blocks_;
   int32_t tile_bits_, lanes_;
   bool small_;
+  Clusters cluster_;
   const Stream stream_ = workspace->stream;
   PinnedMemory &pinned_inputs_ = workspace->pinned_inputs,
                &pinned_results_ = workspace->pinned_results;

@@ -170,14 +170,39 @@ inline WindowPlan PlanWindows(const std::vector<BlockTable>& blocks, int32_t qub
   return plan;
 }
 
+// True if a gradient needs a block of a window.
+inline bool NeedsGradient(const WindowPlan& plan, const WindowTable& window, int32_t mode) {
+  for (int32_t b = window.first; b < window.first + window.count; ++b)
+    if (plan.blocks[b].gradient[mode] || plan.blocks[b].uncompute[mode]) return true;
+  return false;
+}
+
+// The first window with a block that a gradient needs, or the number of windows.
+inline size_t EarliestWindow(const WindowPlan& plan, int32_t mode) {
+  for (size_t w = 0; w < plan.windows.size(); ++w)
+    if (NeedsGradient(plan, plan.windows[w], mode)) return w;
+  return plan.windows.size();
+}
+
+// The places of amplitudes by their index: base ^ the columns of the bits of the index.
+struct IndexPlaces {
+  std::vector<uint32_t> columns;
+  uint32_t base;
+};
+
+// The places of a table, in amplitudes.
+inline IndexPlaces PlacesOf(const PlaceTable& table, int32_t bits, int32_t amplitude_bytes) {
+  IndexPlaces places = {{}, table.base / static_cast<uint32_t>(amplitude_bytes)};
+  for (int32_t i = 0; i < bits; ++i)
+    places.columns.push_back(table.columns[i] / static_cast<uint32_t>(amplitude_bytes));
+  return places;
+}
+
 // A Pauli string of the state's index as a string of the numbers of places: with place = L index ^
-// base, the sign
-// (-1)**|index & z| is that of the place and L**-T z, and of |base & L**-T z|, which is added to
-// the phase; a flip of the index is L flip of the place.
-inline PauliString StringOfPlaces(const PauliString& string, PlaceTable places, int32_t bits,
-                                  int32_t amplitude_bytes) {
-  for (uint16_t& column : places.columns) column /= static_cast<uint16_t>(amplitude_bytes);
-  places.base /= static_cast<uint16_t>(amplitude_bytes);
+// base, the sign (-1)**|index & z| is that of the place and L**-T z, and of |base & L**-T z|, which
+// is added to the phase; a flip of the index is L flip of the place.
+inline PauliString StringOfPlaces(const PauliString& string, const IndexPlaces& places) {
+  const int32_t bits = static_cast<int32_t>(places.columns.size());
   PauliString moved = {};
   for (int32_t i = 0; i < bits; ++i)
     if (string.flip >> i & 1) moved.flip ^= places.columns[i];
