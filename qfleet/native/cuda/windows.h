@@ -3,6 +3,7 @@
 #ifndef QFLEET_CUDA_WINDOWS_H_
 #define QFLEET_CUDA_WINDOWS_H_
 
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,16 +16,23 @@ namespace device {
 class Places {
  public:
   // `bank_bits`: 2**bank_bits amplitudes fill the 128 bytes of the shared memory's banks once.
-  Places(int32_t bits, int32_t bank_bits)
+  // Layouts differ in the banks of the amplitudes.
+  Places(int32_t bits, int32_t bank_bits, uint32_t layout)
       : bits_(bits), bank_bits_(bank_bits), byte_bits_(kBankBytesBits - bank_bits) {
+    uint32_t random = layout;
     for (int32_t i = 0; i < bits; ++i) {
-      table_.columns[i] = static_cast<uint16_t>(1u << (i + byte_bits_));
       // Columns of higher bits have a part in the banks, so that blocks on the lowest bits leave
       // enough columns that differ in the banks.
-      if (i >= bank_bits && i < 2 * bank_bits)
-        table_.columns[i] ^= static_cast<uint16_t>(1u << (i - bank_bits + byte_bits_));
+      random = 1664525u * random + 1013904223u;
+      uint32_t part = 0;
+      if (i >= bank_bits && layout > 0) part = random >> (32 - bank_bits);
+      if (i >= bank_bits && layout == 0 && i < 2 * bank_bits) part = 1u << (i - bank_bits);
+      table_.columns[i] = static_cast<uint16_t>((1u << i | part) << byte_bits_);
     }
   }
+
+  // Accesses to the banks so far that wait for others of the same warp, in a unit of its own.
+  int64_t conflicts() const { return conflicts_; }
 
   const PlaceTable& table() const { return table_; }
 
@@ -62,7 +70,9 @@ class Places {
       if (i != block.bits[0] && (block.kind == kOneQubit || i != block.bits[1]))
         columns.push_back(table_.columns[i]);
     pass->tuple_bits = static_cast<uint8_t>(columns.size());
-    OrderByBanks(&columns);
+    const int32_t shared_bits = std::min<int32_t>(bank_bits_, pass->tuple_bits) -
+                                OrderByBanks(&columns);  // of the banks that lanes meet
+    conflicts_ += ((int64_t{1} << shared_bits) - 1) << pass->tuple_bits;
     std::copy(columns.begin(), columns.end(), pass->columns);
     return true;
   }
@@ -82,8 +92,8 @@ class Places {
     table_.base ^= place[0];
   }
 
-  // Moves columns whose parts in the banks are independent to the front.
-  void OrderByBanks(std::vector<uint16_t>* columns) const {
+  // Moves columns whose parts in the banks are independent to the front, and returns their number.
+  int32_t OrderByBanks(std::vector<uint16_t>* columns) const {
     std::vector<uint16_t> chosen, rest;
     uint16_t basis[16] = {};  // by highest bit, of the parts chosen so far
     for (uint16_t column : *columns) {
@@ -99,12 +109,16 @@ class Places {
     }
     columns->assign(chosen.begin(), chosen.end());
     columns->insert(columns->end(), rest.begin(), rest.end());
+    return static_cast<int32_t>(chosen.size());
   }
 
   static constexpr int32_t kBankBytesBits = 7;
   int32_t bits_, bank_bits_, byte_bits_;
+  int64_t conflicts_ = 0;
   PlaceTable table_ = {};
 };
+
+constexpr uint32_t kLayouts = 32;  // that are tried for a window
 
 struct WindowPlan {
   std::vector<WindowTable> windows;
@@ -128,16 +142,28 @@ inline void AppendWindow(const std::vector<BlockTable>& blocks, int64_t chosen, 
       place[bit] = window.bit_count;
       window.bits[window.bit_count++] = bit;
     }
-  Places places(window.bit_count, bank_bits);
-  window.begin = places.table();
-  for (BlockTable block : blocks) {
-    block.bits[0] = place[block.bits[0]];
-    if (block.kind != kOneQubit) block.bits[1] = place[block.bits[1]];
-    PassBlock pass;
-    if (places.Append(block, &pass)) plan->blocks.push_back(pass);
+  // The layout with the fewest conflicts: a permutation changes the columns for the blocks after
+  // it.
+  int64_t least = std::numeric_limits<int64_t>::max();
+  std::vector<PassBlock> passes;
+  for (uint32_t layout = 0; layout < kLayouts && least > 0; ++layout) {
+    Places places(window.bit_count, bank_bits, layout);
+    const PlaceTable begin = places.table();
+    std::vector<PassBlock> tried;
+    for (BlockTable block : blocks) {
+      block.bits[0] = place[block.bits[0]];
+      if (block.kind != kOneQubit) block.bits[1] = place[block.bits[1]];
+      PassBlock pass;
+      if (places.Append(block, &pass)) tried.push_back(pass);
+    }
+    if (places.conflicts() >= least) continue;
+    least = places.conflicts();
+    window.begin = begin;
+    window.end = places.table();
+    passes = std::move(tried);
   }
-  window.end = places.table();
-  window.count = static_cast<int32_t>(plan->blocks.size()) - window.first;
+  plan->blocks.insert(plan->blocks.end(), passes.begin(), passes.end());
+  window.count = static_cast<int32_t>(passes.size());
   plan->windows.push_back(window);
 }
 

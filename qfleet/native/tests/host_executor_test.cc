@@ -1,6 +1,8 @@
 // The host executor finds the faults of kernels that a GPU may hide.
 #include <string>
+#include <vector>
 
+#include "cuda/cluster.h"
 #include "cuda/memory.h"
 #include "testing.h"
 #include "tests.h"
@@ -12,6 +14,7 @@ namespace {
 using namespace device;  // NOLINT: the functions of a kernel
 
 constexpr int32_t kThreads = 64;  // two warps
+constexpr int32_t kCluster = 4;   // blocks
 
 // The message of the failure of a launch, or "" if it succeeds.
 template <class Kernel, class... Arguments>
@@ -37,6 +40,21 @@ __global__ void Pass(bool with_barrier, float* results) {
 __global__ void WriteTo(int32_t index) {
   QFLEET_SHARED_MEMORY(memory);
   if (threadIdx.x == 0) reinterpret_cast<float*>(memory)[index] = 1;
+}
+
+// Each block of a cluster reads a number of the block before it, with or without the barriers
+// before the read and before the end.
+__global__ void ReadNeighbour(bool waits, bool stays, float* results) {
+  QFLEET_SHARED_MEMORY(memory);
+  float* const numbers = reinterpret_cast<float*>(memory);
+  numbers[threadIdx.x] = static_cast<float>(blockIdx.x * kThreads + threadIdx.x);
+  if (waits) Cluster().Sync();
+  const uint32_t rank = (blockIdx.x + kCluster - 1) % kCluster;
+  const float first = Cluster().In(rank, numbers)[threadIdx.x];
+  __syncthreads();
+  results[blockIdx.x * kThreads + threadIdx.x] =
+      first == Cluster().In(rank, numbers)[threadIdx.x] ? first : -1;
+  if (stays) Cluster().Sync();
 }
 
 __global__ void WaitUnlessFirst() {
@@ -114,6 +132,17 @@ void KernelFaults(bool) {
     for (int32_t i = 0; i < kThreads; ++i) is_right &= results[i] == (i + 1) % kThreads;
     CHECK(is_right == with_barrier, "a barrier that is missing, or not");
   }
+  for (const bool waits : {true, false})
+    for (const bool stays : {true, false}) {
+      std::vector<float> results(kCluster * kThreads);
+      const int64_t bytes = kThreads * static_cast<int64_t>(sizeof(float));
+      LaunchClusters(ReadNeighbour, dim3(kCluster), kCluster, kThreads, bytes, Stream(), waits,
+                     stays, results.data());
+      bool is_right = true;
+      for (int32_t i = 0; i < kCluster * kThreads; ++i)
+        is_right &= results[(i + kThreads) % (kCluster * kThreads)] == static_cast<float>(i);
+      CHECK(is_right == (waits && stays), "a barrier of a cluster that is missing, or not");
+    }
   CHECK(!FailureOf(WaitUnlessFirst).empty(), "a barrier that a thread does not reach");
   CHECK(FailureOf(WriteTo, kThreads - 1).empty(), "the last number of shared memory");
 #ifdef __SANITIZE_ADDRESS__  // which ends the process at a wrong index

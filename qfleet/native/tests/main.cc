@@ -86,6 +86,9 @@ constexpr Test kTests[] = {
      qfleet::tests::LargeState},
     {"executor", "the host executor finds faults of kernels", qfleet::tests::KernelFaults},
     {"failures", "sentences of devices that cannot be used", qfleet::tests::DeviceFailures},
+    {"device-banks", "lanes meet different banks of the shared memory", qfleet::tests::DeviceBanks},
+    {"device-exchanges", "clusters read each amplitude from where it was",
+     qfleet::tests::DeviceExchanges},
 };
 
 }  // namespace

@@ -44,6 +44,8 @@ void LargeIndices(bool light);
 void LargeState(bool light);
 void KernelFaults(bool light);
 void DeviceFailures(bool light);
+void DeviceBanks(bool light);
+void DeviceExchanges(bool light);
 
 }  // namespace tests
 }  // namespace qfleet
