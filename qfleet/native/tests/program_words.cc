@@ -40,16 +40,14 @@ void TryAll(const std::string& serialized) {
       std::vector<double> shared(info.shared, 0.3), rows(size * info.per_example, 0.2);
       std::vector<double> by_shared(info.shared), by_rows(rows.size());
       std::vector<double> values(size * info.readouts);  // large enough for both types
-      qfleet_batch batch = {shared.data(),
-                            info.shared,
-                            rows.data(),
-                            size * info.per_example,
-                            size,
-                            int64_t{1} << 30,
-                            0,
-                            1,
-                            nullptr,
-                            0};
+      qfleet_batch batch = {};
+      batch.shared = shared.data();
+      batch.shared_count = info.shared;
+      batch.per_example = rows.data();
+      batch.per_example_count = size * info.per_example;
+      batch.size = size;
+      batch.memory_limit = int64_t{1} << 30;
+      batch.check_finite = 1;
       const int64_t count = values.size();
       qfleet_plan plan;
       qfleet_plan_batch(program, &batch, &plan);
