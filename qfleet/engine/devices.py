@@ -54,7 +54,8 @@ FORMS = "GPUs evolve state vectors, and density matrices from |0...0> only"
 """The programs that have a form for GPUs, as a part of a sentence."""
 
 UNTRIED = {
-    "states": "Hessian-vector products, samples, and states in clusters of thread blocks",
+    "states": "Hessian-vector products, samples, states in clusters of thread blocks, and the"
+    " recordings of repeated calls",
     "initial states": "all calls of a program with a state per example",
     "density matrices": "density matrices",
 }

@@ -16,7 +16,7 @@ typename TypedProgram<T>::Inputs TypedProgram<T>::StageInputs(const Call& call, 
   inputs.per_example = layout.Add<Wide>(call.size * sizes_.per_example);
   inputs.upstream = layout.Add<T>(upstream ? call.size * sizes_.readouts : 0);
   char* host = pinned_inputs_.Reserve(std::max<int64_t>(layout.bytes(), 1));
-  char* on_device = ReserveForBatch("the inputs", &inputs_, layout, call.size);
+  ReserveForBatch("the inputs", &inputs_, layout, call.size);
   const auto* matrices = reinterpret_cast<const Wide*>(call.matrices);
   std::transform(matrices, matrices + 2 * inputs.matrices.count,
                  reinterpret_cast<T*>(inputs.matrices.in(host)),
@@ -26,8 +26,12 @@ typename TypedProgram<T>::Inputs TypedProgram<T>::StageInputs(const Call& call, 
   std::copy_n(reinterpret_cast<const Wide*>(call.per_example), inputs.per_example.count,
               inputs.per_example.in(host));
   if (upstream) std::copy_n(upstream, inputs.upstream.count, inputs.upstream.in(host));
-  CopyToDevice(on_device, host, layout.bytes(), stream_);
   return inputs;
+}
+
+template <class T>
+void TypedProgram<T>::SendInputs(const Inputs& inputs) {
+  CopyToDevice(inputs_.data(), pinned_inputs_.data(), inputs.layout.bytes(), stream_);
 }
 
 template <class T>
@@ -41,18 +45,23 @@ typename TypedProgram<T>::Results TypedProgram<T>::LayoutResults(const Call& cal
   results.shared_derivatives = layout.Add<Wide>(gradient ? sizes_.derivative_count : 0);
   results.per_example = layout.Add<Wide>(gradient ? call.size * sizes_.per_example : 0);
   ReserveForBatch("the results", &results_, layout, call.size);
+  pinned_results_.Reserve(std::max<int64_t>(layout.bytes(), 1));
   return results;
+}
+
+template <class T>
+void TypedProgram<T>::FetchResults(const Results& results, const GradientResults* gradient) {
+  // The gradients by per-example exponents are last, so that they are left out if not wanted.
+  const int64_t bytes = gradient && !gradient->per_example_gradients ? results.per_example.offset
+                                                                     : results.layout.bytes();
+  CopyToHost(pinned_results_.data(), results_.data(), bytes, stream_);
 }
 
 template <class T>
 void TypedProgram<T>::ReturnResults(const Results& results, void* values,
                                     const GradientResults* gradient) {
-  // The gradients by per-example exponents are last, so that they are left out if not wanted.
-  const int64_t bytes = gradient && !gradient->per_example_gradients ? results.per_example.offset
-                                                                     : results.layout.bytes();
-  char* host = pinned_results_.Reserve(std::max<int64_t>(bytes, 1));
-  CopyToHost(host, results_.data(), bytes, stream_);
   Synchronize(stream_);
+  char* host = pinned_results_.data();
   if (values) std::copy_n(results.values.in(host), results.values.count, static_cast<T*>(values));
   if (!gradient) return;
   const auto copy = [&](const Layout::Array<Wide>& array, double* to) {

@@ -154,6 +154,16 @@ void TypedProgram<T>::ForwardWide(const Inputs& inputs, const Scratch& scratch,
 }
 
 template <class T>
+void TypedProgram<T>::ApplyStringsChunk(const Scratch& scratch, const Division& division,
+                                        int64_t count, int32_t mode) {
+  char* base = scratch_.data();
+  Launch(ApplyStringsWide<T>,
+         dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
+         division.threads, 0, stream_, View(mode), static_cast<const C*>(scratch.psi.in(base)),
+         static_cast<const T*>(scratch.coefficients.in(base)), scratch.lambda.in(base));
+}
+
+template <class T>
 void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
                                    const Division& division, int64_t count, int32_t mode,
                                    bool by_states, const Results& results, bool add) {

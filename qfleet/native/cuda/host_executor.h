@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -32,6 +33,24 @@ struct dim3 {
 
 namespace qfleet {
 namespace device {
+
+// While it exists, the steps of its thread are kept instead of run.
+struct HostRecorder {
+  using Steps = std::vector<std::function<void()>>;
+
+  explicit HostRecorder(Steps* steps) { current = steps; }
+  ~HostRecorder() { current = nullptr; }
+
+  template <class Step>
+  static void RunOrKeep(Step step) {
+    if (current)
+      current->push_back(step);
+    else
+      step();
+  }
+
+  inline static thread_local Steps* current = nullptr;
+};
 
 // Runs the clusters of a launch one after the other on the calling thread.
 class HostExecutor {
@@ -260,12 +279,14 @@ inline HostExecutor& ExecutorOfThread() {
 template <class Kernel, class... Arguments>
 void LaunchClusters(Kernel* kernel, dim3 grid, int32_t cluster, int32_t threads,
                     int64_t shared_bytes, Stream, Arguments... arguments) {
-  HostExecutor& executor = ExecutorOfThread();
-  HostExecutor::current = &executor;
-  auto call = [&] { kernel(arguments...); };
-  using Call = decltype(call);
-  const auto body = [](void* address) { (*static_cast<Call*>(address))(); };
-  executor.Run(grid, cluster, threads, shared_bytes, body, &call);
+  HostRecorder::RunOrKeep([=] {
+    HostExecutor& executor = ExecutorOfThread();
+    HostExecutor::current = &executor;
+    auto call = [&] { kernel(arguments...); };
+    using Call = decltype(call);
+    const auto body = [](void* address) { (*static_cast<Call*>(address))(); };
+    executor.Run(grid, cluster, threads, shared_bytes, body, &call);
+  });
 }
 
 template <class Kernel, class... Arguments>

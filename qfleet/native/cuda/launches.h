@@ -18,43 +18,55 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   const bool gradient = results_wanted != nullptr;
   const int32_t mode = gradient && results_wanted->per_example_gradients ? 1 : 0;
   const bool by_states = gradient && results_wanted->initial_gradients;
+  const bool is_shared = place() != Place::kDevice;
   const Inputs inputs = StageInputs(call, static_cast<const T*>(upstream));
   const Results results = LayoutResults(call, values != nullptr, gradient);
-  const bool is_shared = place() != Place::kDevice;
   Division division = Divide(call.size, gradient);
   const Scratch scratch = ReserveScratch(gradient ? Kind::kGradient : Kind::kValues, &division);
-  if (is_shared && gradient)
-    FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.bytes(), stream_);
-  for (int64_t first = 0; first < call.size; first += division.chunk) {
-    const int64_t count = std::min(division.chunk, call.size - first);
-    BeginChunk(inputs, scratch, first, count, gradient);
-    ReceiveInitial(call, scratch, first, count);
-    if (place() == Place::kBlock) {
-      EvolveSmallChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
-                       by_states);
-    } else if (place() == Place::kCluster) {
-      EvolveClusterChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
+  const auto start_all = [&] {
+    SendInputs(inputs);
+    if (is_shared && gradient)
+      FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.bytes(), stream_);
+    for (int64_t first = 0; first < call.size; first += division.chunk) {
+      const int64_t count = std::min(division.chunk, call.size - first);
+      BeginChunk(inputs, scratch, first, count, gradient);
+      ReceiveInitial(call, scratch, first, count);
+      if (place() == Place::kBlock) {
+        EvolveSmallChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
                          by_states);
-    } else {
-      ForwardWide(inputs, scratch, division, count);
+      } else if (place() == Place::kCluster) {
+        EvolveClusterChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
+                           by_states);
+      } else {
+        ForwardWide(inputs, scratch, division, count);
+      }
+      if (values) WriteChunkValues(scratch, division, results, first, count);
+      if (!gradient) continue;
+      if (!is_shared) {
+        ApplyStringsChunk(scratch, division, count, mode);
+        BackwardWide(inputs, scratch, division, count, mode, by_states, results, first > 0);
+      }
+      ReturnInitial(call, scratch, first, count, *results_wanted);
+      DifferentiateChunk(inputs, scratch, results, first, count, mode, mode == 1, first > 0);
     }
-    if (values) WriteChunkValues(scratch, division, results, first, count);
-    if (!gradient) continue;
-    if (!is_shared) {
-      char* base = scratch_.data();
-      Launch(ApplyStringsWide<T>,
-             dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
-             division.threads, 0, stream_, View(mode), static_cast<const C*>(scratch.psi.in(base)),
-             static_cast<const T*>(scratch.coefficients.in(base)), scratch.lambda.in(base));
-      BackwardWide(inputs, scratch, division, count, mode, by_states, results, first > 0);
-    }
-    ReturnInitial(call, scratch, first, count, *results_wanted);
-    DifferentiateChunk(inputs, scratch, results, first, count, mode, mode == 1, first > 0);
+    if (is_shared && gradient)
+      Sum(static_cast<const Wide*>(scratch.unit_sums.in(scratch_.data())), division.units,
+          sizes_.block_sums * kMatrixReals, sizes_.block_sums * kMatrixReals, false, scratch,
+          results.block_sums.in(results_.data()));
+    FetchResults(results, results_wanted);
+  };
+  // A caller's states are in memory of its own, and large calls are not bound by their launches.
+  if (sizes_.takes_states || division.chunk < call.size) {
+    start_all();
+  } else {
+    recordings_.Run({call.size,
+                     values != nullptr,
+                     gradient,
+                     mode,
+                     {inputs_.data(), results_.data(), scratch_.data(), pinned_inputs_.data(),
+                      pinned_results_.data()}},
+                    stream_, start_all);
   }
-  if (is_shared && gradient)
-    Sum(static_cast<const Wide*>(scratch.unit_sums.in(scratch_.data())), division.units,
-        sizes_.block_sums * kMatrixReals, sizes_.block_sums * kMatrixReals, false, scratch,
-        results.block_sums.in(results_.data()));
   ReturnResults(results, values, results_wanted);
 }
 
@@ -74,6 +86,7 @@ void TypedProgram<T>::State(const Call& call, const int64_t* order, void* states
   const std::lock_guard<std::mutex> lock(workspace->mutex);
   UseDevice(device_);
   const Inputs inputs = StageInputs(call, nullptr);
+  SendInputs(inputs);
   Division division = DivideWide(call.size);
   const Scratch scratch = ReserveScratch(Kind::kStates, &division);
   char* base = scratch_.data();
@@ -95,6 +108,7 @@ void TypedProgram<T>::Sample(const Call& call, const int64_t* order, int64_t sho
     const std::lock_guard<std::mutex> lock(workspace->mutex);
     UseDevice(device_);
     const Inputs inputs = StageInputs(call, nullptr);
+    SendInputs(inputs);
     Division division = DivideWide(call.size);
     const Scratch scratch = ReserveScratch(Kind::kSamples, &division);
     const int64_t amplitudes = int64_t{1} << sizes_.qubits, segments = SegmentCount(amplitudes);
@@ -127,6 +141,7 @@ void TypedProgram<T>::StateGradient(const Call& call, const int64_t* order, cons
   UseDevice(device_);
   const int32_t mode = wanted.per_example_gradients ? 1 : 0;
   const Inputs inputs = StageInputs(call, nullptr);
+  SendInputs(inputs);
   const Results results = LayoutResults(call, false, true);
   Division division = DivideWide(call.size);
   const Scratch scratch = ReserveScratch(Kind::kStateGradient, &division);
@@ -143,6 +158,7 @@ void TypedProgram<T>::StateGradient(const Call& call, const int64_t* order, cons
     ReturnInitial(call, scratch, first, count, wanted);
     DifferentiateChunk(inputs, scratch, results, first, count, mode, mode == 1, first > 0);
   }
+  FetchResults(results, &wanted);
   ReturnResults(results, nullptr, &wanted);
 }
 

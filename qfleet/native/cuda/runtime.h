@@ -232,12 +232,14 @@ inline void FreeOnDevice(void* data) { HostMemory::Free(data); }
 inline void* AllocatePinned(int64_t bytes) { return ::operator new(bytes); }
 inline void FreePinned(void* data) { ::operator delete(data); }
 inline void CopyToDevice(void* to, const void* from, int64_t bytes, Stream) {
-  CopyBytes(to, from, bytes);
+  HostRecorder::RunOrKeep([=] { CopyBytes(to, from, bytes); });
 }
 inline void CopyToHost(void* to, const void* from, int64_t bytes, Stream) {
-  CopyBytes(to, from, bytes);
+  HostRecorder::RunOrKeep([=] { CopyBytes(to, from, bytes); });
 }
-inline void FillZero(void* data, int64_t bytes, Stream) { std::memset(data, 0, bytes); }
+inline void FillZero(void* data, int64_t bytes, Stream) {
+  HostRecorder::RunOrKeep([=] { std::memset(data, 0, bytes); });
+}
 inline void Synchronize(Stream) {
   if (std::getenv("HOST_EXECUTOR_LOST"))
     throw FailureOf(Cause::kLost, "the device failed", "HOST_EXECUTOR_LOST is set");

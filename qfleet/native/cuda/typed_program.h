@@ -5,6 +5,7 @@
 #include "cluster_kernels.h"
 #include "device_program.h"
 #include "gate_kernels.h"
+#include "recording.h"
 #include "sample_kernels.h"
 #include "small_kernels.h"
 #include "wide_kernels.h"
@@ -81,8 +82,12 @@ class TypedProgram : public Program {
     int32_t threads;
     int64_t shared_bytes;
   };
+  // Writes inputs into memory of the host, from which SendInputs copies them.
   Inputs StageInputs(const Call& call, const T* upstream);
+  void SendInputs(const Inputs& inputs);
   Results LayoutResults(const Call& call, bool values, bool gradient);
+  // Starts the copy of the results; ReturnResults waits for it, and gives them to the caller.
+  void FetchResults(const Results& results, const GradientResults* gradient);
   void ReturnResults(const Results& results, void* values, const GradientResults* gradient);
   Scratch LayoutScratch(const Division& division, Kind kind);
   // Reserves the memory of as many examples at once as have room.
@@ -140,6 +145,9 @@ class TypedProgram : public Program {
   // Leaves the states of a chunk in scratch.lambda, in the caller's order.
   void WriteStates(const Call& call, const Inputs& inputs, const Scratch& scratch,
                    const Division& division, const int64_t* order, int64_t first, int64_t count);
+  // The adjoint states of a chunk: its observables, applied to its states.
+  void ApplyStringsChunk(const Scratch& scratch, const Division& division, int64_t count,
+                         int32_t mode);
   void BackwardWide(const Inputs& inputs, const Scratch& scratch, const Division& division,
                     int64_t count, int32_t mode, bool by_states, const Results& results, bool add);
   void WriteChunkValues(const Scratch& scratch, const Division& division, const Results& results,
@@ -178,6 +186,7 @@ class TypedProgram : public Program {
   int32_t tile_bits_, lanes_;
   bool small_;
   Clusters cluster_;
+  Recordings recordings_;
   const Stream stream_ = workspace->stream;
   PinnedMemory &pinned_inputs_ = workspace->pinned_inputs,
                &pinned_results_ = workspace->pinned_results;
