@@ -1,18 +1,18 @@
 """Measurements in the documentation: `python -m benchmarks.documentation` prints the tables.
 
-`--write` updates them in README.md and docs/benchmarks.md, `--check` fails if they are stale.
-The sources are results.json (`make benchmark`), planner.json
-(`python -m benchmarks.planner_accuracy`) and measurements.json, which is edited by hand after
-a measurement.
+`--write` updates them in README.md and docs/, `--check` fails if they are stale. The sources are
+results.json (`make benchmark`), planner.json (`python -m benchmarks.planner_accuracy`),
+gpu_h100.json (`make gpu-check`) and measurements.json, which is edited by hand after a measurement.
 """
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import markdown, table
+from benchmarks import gpu_tables, markdown, table
 from benchmarks.lost_cases import lost_table
 from benchmarks.systems import SYSTEMS
 from common.errors import SettingsError, run_main
@@ -97,11 +97,19 @@ def lost() -> str:
     return lost_table(_read("results.json"))
 
 
+def _gpu_table(render: Callable[[gpu_tables.Document], str]) -> str:
+    return render(gpu_tables.read(gpu_tables.MEASURED))
+
+
 BLOCKS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("README.md", "performance", performance),
     ("docs/benchmarks.md", "measurements", measurements),
     ("docs/choosing-a-simulator.md", "scoreboard", scoreboard),
     ("docs/choosing-a-simulator.md", "lost cases", lost),
+    *(
+        ("docs/gpu.md", name, functools.partial(_gpu_table, render))
+        for name, render in gpu_tables.BLOCKS.items()
+    ),
 )
 
 

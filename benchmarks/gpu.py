@@ -1,45 +1,58 @@
 """Training steps on a GPU: the engine there, the engine on this machine's CPU, and peers.
 
-python -m benchmarks.gpu [--device cuda] [--cpu] [--peers SYSTEM ...] [--json FILE]
+python -m benchmarks.gpu [--device cuda] [--cpu] [--hvp] [--peers PEER ...] [--json FILE]
 
 A step is the values of a batch and the gradient by the trained parameters, in complex64: inputs and
 parameters come from the host's memory, and values and gradients return to it. Prints the median
-time of a step for each case; with PyTorch, also the rates of products of matrices and of copies
-that the device reaches. `make gpu-check` runs it after the tests.
+time of a step for each case. Each peer runs in a process of its own, with a limit for each case,
+and its values and gradients are compared with the engine's. The file names the cases without a time
+and the reasons; `python -m benchmarks.gpu_tables FILE` prints its tables. `make gpu-check` runs
+both after the tests.
 """
 
 import argparse
 import json
-import statistics
+import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import qfleet
-from benchmarks.circuit_models import MODELS, BenchmarkModel, RandomInputs, model, random_inputs
+from benchmarks.circuit_models import MODELS, model, random_inputs
 from benchmarks.engine_model import compile_model, step_cost
-from qfleet.engine import devices
-
-QUBITS = (4, 8, 10, 12, 13, 14, 16, 18, 20, 24, 28, 30)
-BATCHES = (1, 32, 1024, 4096, 16384)
-COMPARED = tuple(
-    (name, qubits, batch)
-    for qubits, batch in ((12, 1024), (8, 4096), (16, 256), (20, 16))
-    for name in ("entangling", "qcnn")
+from benchmarks.gpu_bounds import device_work, shared_rate, shares
+from benchmarks.gpu_cases import (
+    BATCHES,
+    COMPARED,
+    COMPILED,
+    INSTANT,
+    QUBITS,
+    Step,
+    StepCase,
+    cases,
+    peer_turns,
+    time_step,
 )
-"""Models, qubits and batches of the CPU's engine and of the peers."""
-FEW_THREADS = 2
-MOST_AMPLITUDES = 1 << 26
-"""Of a batch of several examples: larger ones would take seconds per step."""
-CASE_SECONDS, STEPS = 0.2, 5
-"""The steps of a case are repeated for this time, and so often. The first two are not counted."""
-MAX_CASE_SECONDS = 2.0
+from benchmarks.gpu_peers import NotMeasured, Peers, WrongResults, require_agreement
+from benchmarks.subprocess_protocol import COMPARED_EXAMPLES
+from common.errors import SettingsError, run_main
+from qfleet.engine import devices
+from qfleet.native.cuda.__main__ import BuildError
 
-Step = Callable[[], object]
+FEW_THREADS = 2
+HVP_CASES = 4
+CASE_SECONDS = 90.0
+
+Results = tuple[np.ndarray, np.ndarray]
+"""Values of the first examples, and the gradient."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,7 @@ class Timing:
         first_seconds: Time from the circuit to the first result.
         flops: Real operations of a gradient by the engine's plan for the CPU, per second; 0 for
             others.
+        shares: Shares of the device's rates; see `benchmarks.gpu_bounds.shares`.
     """
 
     system: str
@@ -64,177 +78,139 @@ class Timing:
     batch: int
     seconds: float
     first_seconds: float
-    flops: float
+    flops: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A case without a time, and the reason."""
+
+    system: str
+    model: str
+    qubits: int
+    batch: int
+    reason: str
 
 
 def main() -> None:
     """Measure the cases and print them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda")
+    options = parse_arguments()
+    end = time.monotonic() + options.seconds
+    document: dict[str, Any] = {"machine": describe_machine(options.device)}
+    with closing(Peers(options.device, options.case_seconds, end)) as peers:
+        document["peaks"] = measure_peaks(options.device, peers)
+        document["empty_call_seconds"] = empty_call_seconds(options.device)
+        print(document, flush=True)
+        document |= {"peers": peers.versions, "timings": [], "missing": []}
+        write(options.json, document)
+        benchmark = Benchmark(options.device, peers, document["peaks"] if counts_work() else {})
+        for result in benchmark.measure(options):
+            print(row(result), flush=True)
+            kind = "timings" if isinstance(result, Timing) else "missing"
+            document[kind].append(asdict(result))
+            write(options.json, document)  # now, because the time of a machine may end
+    if benchmark.disagreements:
+        sys.exit(f"gpu benchmark: different results in {benchmark.disagreements} cases")
+
+
+def write(path: Path | None, document: dict[str, Any]) -> None:
+    """Write the results so far, if a file is wanted.
+
+    Raises:
+        SettingsError: It cannot be written.
+    """
+    if path is None:
+        return
+    try:
+        path.write_text(json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise SettingsError(
+            f"--json is {path}, which cannot be written ({error.strerror}): name a file in a folder"
+            " that exists"
+        ) from None
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--device", default="cuda", type=device_name, help="cuda, cuda:N, cpu, or host to practise"
+    )
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--qubits", nargs="+", type=int, default=QUBITS)
-    parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
-    parser.add_argument("--peers", nargs="*", default=())
-    parser.add_argument("--peer-seconds", type=float, default=120, help="no case begins later")
+    parser.add_argument("--qubits", nargs="+", type=at_least(2), default=QUBITS)
+    parser.add_argument("--batches", nargs="+", type=at_least(1), default=BATCHES)
+    parser.add_argument("--peers", nargs="*", default=(), choices=(*INSTANT, *COMPILED))
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="cases of peers end in this time"
+    )
+    parser.add_argument(
+        "--case-seconds",
+        type=float,
+        default=CASE_SECONDS,
+        help="limit of a peer's case, with its compilation (default: %(default)g)",
+    )
     parser.add_argument("--cpu", action="store_true", help="also the engine on this machine's CPU")
     parser.add_argument("--hvp", action="store_true", help="also Hessian-vector products")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    document: dict[str, Any] = {
-        "machine": describe_machine(options.device),
-        "peaks": measure_peaks(options.device),
-        "empty_call_seconds": empty_call_seconds(options.device),
-    }
-    print(document, flush=True)
-    timings: list[Timing] = []
-    for timing in measure(options):
-        timings.append(timing)
-        print(row(timing), flush=True)
-        if options.json:  # after each case, because the time of a machine may end
-            document["timings"] = [record(one, document["peaks"]) for one in timings]
-            options.json.write_text(json.dumps(document, indent=1) + "\n")
+    parser.add_argument("--json", type=Path, help="file of the results, written after each case")
+    return parser.parse_args()
+
+
+def device_name(text: str) -> str:
+    """Return the name of a device other than "auto".
+
+    Raises:
+        argparse.ArgumentTypeError: It is another text.
+    """
+    with suppress(qfleet.ArgumentError):
+        if devices.resolve(text).kind != "auto":
+            return text
+    raise argparse.ArgumentTypeError(f"it is {text!r}: choose cuda, cuda:N, cpu or host")
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a function that reads a whole number of at least `least`."""
+
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"it is {text}, and must be at least {least}")
+        return int(text)
+
+    number.__name__ = "whole number"  # for argparse's message about other texts
+    return number
 
 
 def describe_machine(device: str) -> str:
     """Return the device's name and the number of threads of the CPU engine."""
-    name = devices.describe(devices.resolve(device))
+    found = devices.resolve(device)
+    name = f"device: {device}" if found == devices.CPU else devices.describe(found)
     return f"{name}; CPU engine: {qfleet.num_threads()} threads"
 
 
-def measure_peaks(device: str) -> dict[str, float]:
-    """Return the rates that PyTorch reaches on a GPU; nothing without one or without PyTorch.
+def measure_peaks(device: str, peers: Peers) -> dict[str, float]:
+    """Return the rates of a GPU that are known, by the names of `gpu_bounds.DeviceWork`.
 
-    Returns:
-        "flops": real operations per second of a product of float32 matrices, without TF32; "bytes":
-        bytes per second that a copy within the device's memory reads and writes.
+    PyTorch measures operations and the device's memory. The rate of shared memory is that of its
+    banks at the highest clock that the driver reports.
     """
+    peaks: dict[str, float] = {}
     try:
-        import torch
-    except ImportError:
-        return {}
-    if not torch.cuda.is_available() or not device.startswith("cuda"):
-        return {}
-    torch.backends.cuda.matmul.allow_tf32 = False
-    side, count, repeats = 8192, 1 << 28, 10
-    matrix = torch.rand(side, side, device=device)
-    source = torch.rand(count, device=device)
-    target = torch.empty_like(source)
-    work = {
-        "flops": (lambda: torch.mm(matrix, matrix), 2.0 * side**3),
-        "bytes": (lambda: target.copy_(source), 8.0 * count),
-    }
-    rates: dict[str, float] = {}
-    for name, (run, amount) in work.items():
-        run()
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            run()
-        torch.cuda.synchronize()
-        rates[name] = repeats * amount / (time.perf_counter() - start)
-    return rates
+        peaks |= peers.rates()
+    except NotMeasured as reason:
+        print(f"no rates of {device} by PyTorch: {reason}", flush=True)
+    rate = shared_rate(devices.resolve(device))
+    return peaks | ({} if rate is None else {"shared_bytes": rate})
 
 
-def record(timing: Timing, peaks: dict[str, float]) -> dict[str, Any]:
-    """Return the fields of a timing, and the share of the measured rate of float32 operations.
-
-    Args:
-        timing: Of any system; the share is that of the engine on the device.
-        peaks: Result of `measure_peaks`.
-    """
-    fields = asdict(timing)
-    if "flops" in peaks and timing.system.startswith("qfleet cuda") and timing.flops:
-        fields["share_of_peak"] = timing.flops / peaks["flops"]
-    return fields
-
-
-def row(timing: Timing) -> str:
-    """Return a line of the printed table."""
-    return (
-        f"{timing.system:13} {timing.model:10} {timing.qubits:2} qubits, batch {timing.batch:5}:"
-        f" {timing.seconds * 1e3:9.3f} ms, {timing.seconds / timing.batch * 1e6:10.3f} us per"
-        f" example, {timing.flops / 1e12:5.2f} Tflop/s, first {timing.first_seconds:.2f} s"
-    )
-
-
-def measure(options: argparse.Namespace) -> Iterator[Timing]:
-    """Measure the engine, and then peers in the cases that begin in time."""
-    for name in options.models:
-        for qubits in options.qubits:
-            for batch in options.batches:
-                if batch == 1 or batch << qubits <= MOST_AMPLITUDES:
-                    yield from measure_case(f"qfleet {options.device}", name, qubits, batch)
-    for device in (options.device, "cpu") if options.hvp else ():
-        for case in COMPARED[:4]:
-            yield from measure_case(f"qfleet {device} hvp", *case)
-    threads = qfleet.num_threads()
-    for count in (FEW_THREADS, threads) if options.cpu else ():
-        qfleet.set_num_threads(count)
-        for case in COMPARED:
-            yield from measure_case(f"qfleet cpu {count}", *case)
-    qfleet.set_num_threads(threads)
-    end = time.monotonic() + options.peer_seconds
-    for case in COMPARED:
-        for peer in options.peers:
-            if time.monotonic() < end:
-                yield from measure_case(peer, *case, device=options.device)
-
-
-def measure_case(
-    system: str, name: str, qubits: int, batch: int, device: str = ""
-) -> Iterator[Timing]:
-    """Measure one case; print the reason if it fails. `device` is that of peers."""
-    definition = model(name, qubits)
-    data = random_inputs(definition, batch, None)
-    is_engine = system.startswith("qfleet ")
-    start = time.perf_counter()
+def counts_work() -> bool:
+    """Return True if work is counted; else print the reason: times are worth a run without it."""
     try:
-        if is_engine:
-            step = engine_step(definition, data, *system.split()[1:])
-        else:
-            step = peer_step(system, definition, data, device)
-        step()
-        first = time.perf_counter() - start
-        seconds = time_step(step)
-    except (RuntimeError, TimeoutError, qfleet.MemoryLimitError) as error:
-        reason = str(error).partition("\n")[0]
-        print(f"{system}, {name}, {qubits} qubits, batch {batch}: {reason}", flush=True)
-        return
-    is_gradient = is_engine and not system.endswith(" hvp")
-    flops = batch * step_cost(definition).operations / seconds if is_gradient else 0
-    yield Timing(system, name, qubits, batch, seconds, first, flops)
-
-
-def engine_step(
-    definition: BenchmarkModel, data: RandomInputs, device: str, kind: str = ""
-) -> Step:
-    """Return a step of the engine's NumPy interface; of kind "hvp", a Hessian-vector product."""
-    compiled = compile_model(definition, device)
-    if kind == "hvp":
-        point = data.angles, data.parameters
-        return lambda: compiled.hvp(*point, parameter_tangents=data.parameters)
-    return lambda: compiled.value_and_gradient(data.angles, data.parameters, input_gradients=False)
-
-
-def peer_step(system: str, definition: BenchmarkModel, data: RandomInputs, device: str) -> Step:
-    """Return a step of a peer."""
-    from benchmarks.peers import gpu_states
-
-    upstream = np.ones((len(data.angles), len(definition.observables)), np.float32)
-    return gpu_states.make_step(system, definition, data, upstream, device)
-
-
-def time_step(step: Step) -> float:
-    """Return the median time of the steps after the first two, in seconds."""
-    times: list[float] = []
-    end = time.monotonic() + CASE_SECONDS
-    while len(times) < STEPS + 2 or time.monotonic() < end:
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
-        if sum(times) > MAX_CASE_SECONDS:
-            break
-    return statistics.median(times[2:] or times)
+        device_work(model("qcnn", 4))
+    except (BuildError, subprocess.CalledProcessError, OSError) as error:
+        print(f"no shares of rates, because device_passes.cc is not built: {error}", flush=True)
+        return False
+    return True
 
 
 def empty_call_seconds(device: str) -> float:
@@ -249,5 +225,105 @@ def empty_call_seconds(device: str) -> float:
     return time_step(lambda: compiled.value_and_gradient(None, values))
 
 
+def row(result: Timing | Missing) -> str:
+    """Return a line of the printed table."""
+    case = f"{result.system:15} {result.model:10} {result.qubits:2} qubits, batch {result.batch:5}:"
+    if isinstance(result, Missing):
+        return f"{case} not measured: {result.reason}"
+    return (
+        f"{case} {result.seconds * 1e3:9.3f} ms, {result.seconds / result.batch * 1e6:10.3f} us per"
+        f" example, {result.flops / 1e12:5.2f} Tflop/s, first {result.first_seconds:.2f} s"
+    )
+
+
+class Benchmark:
+    """Measures the engine, and then peers in the cases that end in time.
+
+    Args:
+        device: Of the engine.
+        peers: The peers.
+        peaks: Known rates of the device.
+
+    Attributes:
+        disagreements: Number of cases whose results are not those of the engine on the device.
+    """
+
+    def __init__(self, device: str, peers: Peers, peaks: dict[str, float]) -> None:
+        self.disagreements = 0
+        self._device, self._peers, self._peaks = device, peers, peaks
+        self._expected: dict[StepCase, Results] = {}
+
+    def measure(self, options: argparse.Namespace) -> Iterator[Timing | Missing]:
+        """Measure all cases of the options."""
+        ranked = cases(options.models, options.qubits, options.batches)
+        compared = ranked[: len(COMPARED)]
+        for case in ranked:
+            yield self._timed(f"qfleet {self._device}", case)
+        threads = qfleet.num_threads()
+        for count in dict.fromkeys((FEW_THREADS, threads)) if options.cpu else ():
+            qfleet.set_num_threads(count)
+            for case in compared:
+                yield self._timed(f"qfleet cpu {count}", case)
+        qfleet.set_num_threads(threads)
+        for device in dict.fromkeys((self._device, "cpu")) if options.hvp else ():
+            for case in compared[:HVP_CASES]:
+                yield self._timed(f"qfleet {device} hvp", case)
+        for peer, case in peer_turns(options.peers, ranked):
+            yield self._timed(peer, case)
+
+    def _timed(self, system: str, case: StepCase) -> Timing | Missing:
+        measured = _engine if system.startswith("qfleet ") else self._peer
+        try:
+            timing, results = measured(system, case)
+            if results is not None:
+                self._check(system, case, results)
+        except (NotMeasured, qfleet.DeviceError, qfleet.MemoryLimitError) as reason:
+            self.disagreements += isinstance(reason, WrongResults)
+            return Missing(system, *vars(case).values(), str(reason).partition("\n")[0])
+        return self._rated(timing, case)
+
+    def _peer(self, peer: str, case: StepCase) -> tuple[Timing, Results]:
+        found = self._peers.time(peer, case)
+        timing = Timing(peer, *vars(case).values(), found["seconds"], found["first_seconds"])
+        return timing, (np.array(found["values"], float), np.array(found["gradient"], float))
+
+    def _check(self, system: str, case: StepCase, results: Results) -> None:
+        if system == f"qfleet {self._device}":
+            self._expected[case] = results
+        elif case in self._expected:
+            require_agreement(*results, self._expected[case])
+
+    def _rated(self, timing: Timing, case: StepCase) -> Timing:
+        """Add the rates of a gradient by the engine."""
+        if not timing.system.startswith("qfleet ") or timing.system.endswith(" hvp"):
+            return timing
+        definition = model(case.model, case.qubits)
+        per_second = case.batch / timing.seconds
+        rates: dict[str, Any] = {"flops": step_cost(definition).operations * per_second}
+        if self._peaks and timing.system == f"qfleet {self._device}":
+            rates["shares"] = shares(device_work(definition), per_second, self._peaks)
+        return Timing(**{**asdict(timing), **rates})
+
+
+def _engine(system: str, case: StepCase) -> tuple[Timing, Results | None]:
+    """Measure a case of the engine; `system` names its device, and "hvp" if it is one."""
+    _, device, *kind = system.split()
+    definition = model(case.model, case.qubits)
+    data = random_inputs(definition, case.batch)
+    point = data.angles, data.parameters
+    start = time.perf_counter()
+    compiled = compile_model(definition, device)
+    results = None
+    if kind == ["hvp"]:
+        step: Step = partial(compiled.hvp, *point, parameter_tangents=data.parameters)
+        step()
+    else:
+        step = partial(compiled.value_and_gradient, *point, input_gradients=False)
+        values, gradients = compiled.value_and_gradient(*point, input_gradients=False)
+        results = values[:COMPARED_EXAMPLES], gradients.parameters
+    first = time.perf_counter() - start
+    return Timing(system, *vars(case).values(), time_step(step), first), results
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(run_main(main))

@@ -2,8 +2,8 @@
 # Build, test and measure the device library on this machine's GPU: tests/gpu_check.sh PYTHON [DEVICE=cuda] [FOLDER=benchmarks/gpu]
 #
 # It needs no network: nvcc, g++, cmake and ninja, and a Python (python3 if PYTHON is empty) with NumPy, Cirq and
-# pytest; PyTorch and JAX are measured if they are there. DEVICE=host practises without a GPU. Figures are written to
-# FOLDER/gpu.json. On a GPU, at most 9 minutes.
+# pytest; PyTorch, JAX and TensorCircuit-NG are measured if they are there. DEVICE=host practises without a GPU.
+# Figures are written to FOLDER/gpu.json, and the tables of docs/gpu.md to FOLDER/gpu.md. On a GPU, at most 9 minutes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:-python3} device=cuda folder=benchmarks/gpu
@@ -29,11 +29,20 @@ test_device=("$python" -m pytest -q -c /dev/null --rootdir=. --noconftest -p no:
 	tests/native/test_device_density.py tests/native/test_device_initial_states.py)
 mkdir -p "$folder"
 
+figures=$folder/gpu.json
+benchmark=("$python" -m benchmarks.gpu --device "$device" --cpu --hvp --json "$figures"
+	--peers "torch graph" jax tensorcircuit "torch compile")
+print_tables() {
+	"$python" -m benchmarks.gpu_tables "$figures" | tee "$folder/gpu.md"
+}
+
 "$python" -m qfleet.native
-if [[ $device == host ]]; then # without limits: no machine is lent, and other work may slow this one down
+if [[ $device == host ]]; then # without limits but that of peers: no machine is lent, and other work may slow this one
 	"$python" -m qfleet.native.cuda --host
 	"${test_device[@]}"
-	exec "$python" -m benchmarks.gpu --device host --qubits 4 --batches 1 32 --json "$folder/gpu.json"
+	"${benchmark[@]}" --qubits 4 --batches 1 32 --seconds 90
+	print_tables
+	exit
 fi
 "$python" -m qfleet.native.cuda
 # The parts end in 540 s together. One that fails or runs out of its time does not stop the others.
@@ -46,12 +55,13 @@ part() {
 	}
 }
 part tests 150 "${test_device[@]}" tests/native/test_device_frameworks.py tests/native/test_device_fork.py
-part benchmark $((390 - SECONDS)) "$python" -m benchmarks.gpu --cpu --hvp --json "$folder/gpu.json" \
-	--peers "torch graph" jax "torch compile" tensorcircuit --peer-seconds 150
+rest=$((385 - SECONDS))
+part benchmark "$rest" "${benchmark[@]}" --seconds $((rest - 10))
 # Both paths, for small and for wide states. The compilers that the tests start are not examined.
 sanitize=(compute-sanitizer --target-processes application-only --error-exitcode 9)
 part memcheck 75 "${sanitize[@]}" --tool memcheck "${test_device[@]}" \
 	-k "wide_values and 14 or values and 5-3 or values and 2-17 or samples or density and 3-70 or undone or values and 9-2"
 part racecheck 75 "${sanitize[@]}" --tool racecheck "${test_device[@]}" \
 	-k "wide_values and 14-complex64 or values and 5-3-complex64 or density and 4-5-complex64"
+print_tables || failed+=(tables)
 [[ ${#failed[@]} == 0 ]] || exit 1

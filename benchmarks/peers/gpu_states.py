@@ -1,28 +1,18 @@
-"""Peers of the engine on a GPU: batched state vectors in PyTorch and in JAX, and TensorCircuit-NG.
+"""A batched state vector as matrix products in PyTorch or JAX: peers of the engine on a GPU.
 
-python -m benchmarks.peers.gpu_states [DEVICE [SYSTEM ...]]
-
-checks all peers, or some, against the engine on the CPU.
-
-PyTorch and JAX run the same simulation, in float32 without TF32. The real and imaginary parts of
-the amplitudes are one more axis of the state, so the gates are real matrices: that is as much work
-as complex arithmetic, and PyTorch's compiler generates code for real numbers only. Gates are merged
+Both run the same simulation, in float32 without TF32. The real and imaginary parts of the
+amplitudes are one more axis of the state, so the gates are real matrices: that is as much work as
+complex arithmetic, and PyTorch's compiler generates code for real numbers only. Gates are merged
 into blocks of a few qubits; each block is one matrix product with the state.
 """
 
-import itertools
-import os
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from benchmarks.circuit_models import MODELS, BenchmarkModel, RandomInputs, model, random_inputs
+from benchmarks.circuit_models import BenchmarkModel
 from benchmarks.peers.gates import Gate, gate_list
 
 if TYPE_CHECKING:
@@ -31,15 +21,10 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = "np.ndarray | torch.Tensor | jax.Array"
 
-SYSTEMS = ("torch eager", "torch compile", "torch graph", "jax", "tensorcircuit")
 BATCH, PARTS = -2, -1
 """Axes of a state in addition to the qubits: the examples; real and imaginary part."""
 DATA_WIDTH = 2
 """Qubits of a block of data rotations, which is a matrix per example."""
-SMALL_STATES, SMALL_WIDTH, WIDTH = 1 << 18, 3, 5
-"""Qubits of a trained block: matrices of many qubits pay if the batch has many amplitudes."""
-
-Step = Callable[[], tuple[np.ndarray, np.ndarray]]
 
 _PAULIS = {
     "i": np.eye(2),
@@ -52,53 +37,6 @@ _FIXED = {
     "cz": {"ii": 0.5, "zi": 0.5, "iz": 0.5, "zz": -0.5},
     "cnot": {"ii": 0.5, "zi": 0.5, "ix": 0.5, "zx": -0.5},
 }
-
-
-def make_step(
-    system: str,
-    definition: BenchmarkModel,
-    data: RandomInputs,
-    upstream: np.ndarray,
-    device: str,
-    *,
-    compile_seconds: int = 120,
-    width: int | None = None,
-) -> Step:
-    """Build and compile one peer's training step.
-
-    Args:
-        system: One of SYSTEMS.
-        definition: The model.
-        data: Angles [B, I] and parameters [P], copied to the device in each step.
-        upstream: float32 [B, K], the derivatives by the values.
-        device: "cpu" or "cuda".
-        compile_seconds: Longest compilation by "torch compile".
-        width: Most qubits of a block of trained gates; by the number of amplitudes unless given.
-
-    Returns:
-        A function that runs a step, and returns values [B, K] and the derivatives of
-        sum(upstream * values) by the parameters [P].
-
-    Raises:
-        TimeoutError: "torch compile" takes longer than `compile_seconds`.
-        ValueError: The system is unknown, or a gate with data follows a trained one.
-    """
-    if system not in SYSTEMS:
-        raise ValueError(f"the system {system!r} is none of {', '.join(SYSTEMS)}")
-    if width is None:
-        width = SMALL_WIDTH if len(upstream) << len(definition.inputs) < SMALL_STATES else WIDTH
-    if system.startswith("torch"):
-        simulation = Simulation(definition, width)
-        flat = _torch_step(system, simulation, data, upstream, device, compile_seconds)
-    else:
-        flat = _jax_step(system, definition, width, data, upstream, device)
-
-    def step() -> tuple[np.ndarray, np.ndarray]:
-        result = flat()
-        return result[: upstream.size].reshape(upstream.shape), result[upstream.size :]
-
-    return step
-
 
 Arrays = tuple[Array, Array, Array]
 """Of blocks: `select` [V, blocks * L] takes values to half angles a; each gate is
@@ -272,169 +210,3 @@ def _signs(axes: list[int], readouts: Sequence[int]) -> np.ndarray:
             bits = np.arange(1 << len(axes)) >> (len(axes) - 1 - axes.index(wire))
             signs[:, column] = 1 - 2 * (bits & 1)
     return signs
-
-
-def _torch_step(
-    system: str,
-    simulation: Simulation,
-    data: RandomInputs,
-    upstream: np.ndarray,
-    device: str,
-    compile_seconds: int,
-) -> Callable[[], np.ndarray]:
-    """Return a step of PyTorch with automatic differentiation, whose result is flat."""
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    *constants, angles, parameters, weights = _map(
-        lambda array: torch.tensor(array, device=device),
-        (*simulation.constants, data.angles, data.parameters, upstream),
-    )
-    parameters.requires_grad_()
-    forward = partial(simulation.values, torch, constants)
-    if system == "torch compile":
-        torch.compiler.reset()  # PyTorch counts compilations of a function, up to a limit
-        forward = torch.compile(forward, fullgraph=True, dynamic=False)
-
-    def differentiate() -> torch.Tensor:
-        values = forward(angles, parameters)
-        (gradient,) = torch.autograd.grad(values, parameters, weights)
-        return torch.cat([values.detach().flatten(), gradient])
-
-    run = _captured(differentiate) if system == "torch graph" else differentiate
-
-    def step() -> np.ndarray:
-        with torch.no_grad():
-            angles.copy_(torch.from_numpy(data.angles))
-            parameters.copy_(torch.from_numpy(data.parameters))
-        result: np.ndarray = run().cpu().numpy()
-        return result
-
-    if system == "torch compile":
-        with _time_limit(compile_seconds):
-            step()
-    return step
-
-
-def _captured(function: Callable[[], "torch.Tensor"]) -> Callable[[], "torch.Tensor"]:
-    """Capture a function of the GPU in a CUDA graph; return a function that replays it."""
-    import torch
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):  # outside of the graph: libraries allocate their work space
-            function()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = function()
-
-    def replay() -> torch.Tensor:
-        graph.replay()
-        return result
-
-    return replay
-
-
-def _jax_step(
-    system: str,
-    definition: BenchmarkModel,
-    width: int,
-    data: RandomInputs,
-    upstream: np.ndarray,
-    device: str,
-) -> Callable[[], np.ndarray]:
-    """Return a compiled step of JAX, whose result is flat."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other systems share the GPU
-    import jax
-    from jax import numpy as jnp
-
-    constants: tuple = ()
-    if system == "tensorcircuit":
-        from benchmarks.peers.tensorcircuit_jax import readouts
-
-        values = lambda _, angles, weights: jax.vmap(  # noqa: E731
-            partial(readouts, gate_list(definition)), in_axes=(0, None)
-        )(angles, weights)
-    else:
-        simulation = Simulation(definition, width)
-        constants, values = simulation.constants, partial(simulation.values, jnp)
-
-    def differentiate(
-        constants: tuple, upstream: jax.Array, angles: jax.Array, parameters: jax.Array
-    ) -> jax.Array:
-        found, pull = jax.vjp(lambda weights: values(constants, angles, weights), parameters)
-        return jnp.concatenate([found.reshape(-1), *pull(upstream)])
-
-    fixed = jax.device_put((constants, upstream), jax.devices(device)[0])
-    with jax.default_matmul_precision("highest"):  # float32 products without TF32
-        lowered = jax.jit(differentiate).lower(*fixed, data.angles, data.parameters)
-    compiled = lowered.compile()
-    return lambda: np.asarray(compiled(*fixed, data.angles, data.parameters))
-
-
-def _map(function: Callable[[np.ndarray], Array], arrays: tuple | np.ndarray) -> tuple:
-    """Apply a function to each array of nested tuples."""
-    if isinstance(arrays, tuple):
-        return tuple(_map(function, array) for array in arrays)
-    return function(arrays)
-
-
-@contextmanager
-def _time_limit(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError after some seconds; works in the main thread only."""
-    message = f"the compilation takes more than {seconds} s"
-
-    def stop(*_: object) -> None:
-        raise TimeoutError(message)
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    except Exception as error:  # PyTorch's compiler wraps errors in its own
-        if message in str(error):
-            raise TimeoutError(message) from None
-        raise
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def main() -> None:
-    """Compare values and gradients of the peers with the engine on the CPU."""
-    import qfleet
-
-    device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
-    for name, qubits in itertools.product(MODELS, (4, 6)):
-        definition = model(name, qubits)
-        data = random_inputs(definition, 3, None)
-        upstream = np.random.default_rng(1).normal(size=(3, len(definition.observables)))
-        compiled = qfleet.compile(
-            definition.circuit,
-            definition.inputs,
-            definition.parameters,
-            definition.observables,
-            dtype="complex128",
-        )
-        values, gradients = compiled.value_and_gradient(
-            data.angles, data.parameters, upstream, input_gradients=False
-        )
-        for system in sys.argv[2:] or SYSTEMS:
-            if system == "torch graph" and device == "cpu":
-                continue  # CUDA graphs are of the GPU
-            try:
-                weights = upstream.astype(np.float32)
-                found = make_step(system, definition, data, weights, device)()
-            except (ImportError, TimeoutError) as error:
-                print(f"{system:14} {error}", flush=True)
-                continue
-            difference = max(
-                np.abs(found[0] - values).max(), np.abs(found[1] - gradients.parameters).max()
-            )
-            print(f"{system:14} {name:10} {qubits} qubits: {difference:.1e}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
