@@ -50,7 +50,7 @@ def device_work(definition: BenchmarkModel) -> DeviceWork:
     Args:
         definition: The model.
     """
-    path, counter = counter()
+    path, counted = counter()
     program = compile_program(
         *(definition.circuit, definition.inputs),
         *(definition.parameters, definition.observables),
@@ -63,7 +63,7 @@ def device_work(definition: BenchmarkModel) -> DeviceWork:
     library.check(core.qfleet_program_destroy(handle))
     numbers = (c_double * 3)()
     qubits = len(program.qubits)
-    counter.counted_work(qubits > SHARED_QUBITS[_AMPLITUDE_BYTES], numbers)
+    counted.counted_work(qubits > SHARED_QUBITS[_AMPLITUDE_BYTES], numbers)
     operations, shared, device = (number * 2.0**qubits for number in numbers)
     return DeviceWork(operations, shared * _AMPLITUDE_BYTES, device * _AMPLITUDE_BYTES)
 

@@ -22,6 +22,8 @@ START_SECONDS = 60.0
 LEAST_SECONDS = 3.0
 """A case that has less time is not begun."""
 OUT_OF_TIME = "the time of the benchmark ended"
+LARGE_AMPLITUDES = 1 << 24
+"""Of a batch: JAX keeps the memory of such a case until its process ends."""
 RATES = "torch eager"
 """The peer that measures the rates of a device."""
 
@@ -50,6 +52,7 @@ class Peers:
         self._systems: dict[str, SubprocessSystem] = {}
         self._missing: dict[str, str] = {}  # peers that do not start, with the reasons
         self._slow: dict[tuple[str, str], int] = {}  # the fewest qubits of a case that took longer
+        self._large: str | None = None  # the peer of the last large case
 
     def time(self, peer: str, case: StepCase) -> Message:
         """Return the response of `benchmarks.peers.gpu_steps.time_case`.
@@ -61,6 +64,8 @@ class Peers:
         slow = self._slow.get((peer, case.model), case.qubits + 1)
         if slow <= case.qubits:
             raise NotMeasured(f"a case of {slow} qubits took more than {self._case_seconds:g} s")
+        self._make_room(peer, case)
+        self._started(peer)  # which takes seconds, and is not a part of the case
         request = {"device": self.device, **vars(case)}
         limit = min(self._case_seconds, self._seconds_left())
         try:
@@ -88,6 +93,14 @@ class Peers:
         """Stop all processes."""
         for system in self._systems.values():
             system.close()
+
+    def _make_room(self, peer: str, case: StepCase) -> None:
+        """Stop the peer of an earlier large case before that of the next one begins."""
+        if case.batch << case.qubits < LARGE_AMPLITUDES:
+            return
+        if self._large not in (None, peer) and self._large in self._systems:
+            self._systems.pop(self._large).close()
+        self._large = peer
 
     def _seconds_left(self) -> float:
         left = self._end - time.monotonic()

@@ -111,6 +111,20 @@ def test_peer_over_its_limit_is_stopped(child: list[str]) -> None:
         peers.close()
 
 
+def test_peer_of_a_large_case_is_stopped_before_the_next(child: list[str]) -> None:
+    large = StepCase("qcnn", 20, 32)
+    peers = Peers("cuda", seconds(20), time.monotonic() + seconds(60))
+    try:
+        for peer, case in (("jax", large), ("jax", large), ("tensorcircuit", CASE), ("jax", CASE)):
+            peers.time(peer, case)
+        assert child == ["jax", "tensorcircuit"]
+        peers.time("tensorcircuit", large)
+        peers.time("jax", CASE)
+        assert child == ["jax", "tensorcircuit", "jax"]
+    finally:
+        peers.close()
+
+
 def test_peers_do_not_begin_after_the_end(child: list[str]) -> None:
     peers = Peers("cuda", 60, time.monotonic() + gpu_peers.LEAST_SECONDS - 1)
     assert reason(peers, "jax", CASE) == gpu_peers.OUT_OF_TIME
