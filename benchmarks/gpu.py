@@ -18,8 +18,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ import numpy as np
 import qfleet
 from benchmarks.circuit_models import MODELS, model, random_inputs
 from benchmarks.engine_model import compile_model, step_cost
-from benchmarks.gpu_bounds import device_work, shared_rate, shares
+from benchmarks.gpu_bounds import DeviceWork, device_work, shared_rate, shares
 from benchmarks.gpu_cases import (
     BATCHES,
     COMPARED,
@@ -297,12 +297,24 @@ class Benchmark:
         """Add the rates of a gradient by the engine."""
         if not timing.system.startswith("qfleet ") or timing.system.endswith(" hvp"):
             return timing
-        definition = model(case.model, case.qubits)
         per_second = case.batch / timing.seconds
-        rates: dict[str, Any] = {"flops": step_cost(definition).operations * per_second}
+        rated = replace(timing, flops=_operations(case.model, case.qubits) * per_second)
         if self._peaks and timing.system == f"qfleet {self._device}":
-            rates["shares"] = shares(device_work(definition), per_second, self._peaks)
-        return Timing(**{**asdict(timing), **rates})
+            work = _work(case.model, case.qubits)
+            rated = replace(rated, shares=shares(work, per_second, self._peaks))
+        return rated
+
+
+@cache
+def _operations(name: str, qubits: int) -> float:
+    """Return the operations of a gradient of a model by the plan for the CPU."""
+    return step_cost(model(name, qubits)).operations
+
+
+@cache
+def _work(name: str, qubits: int) -> DeviceWork:
+    """Return the work of a model on the device."""
+    return device_work(model(name, qubits))
 
 
 def _engine(system: str, case: StepCase) -> tuple[Timing, Results | None]:
@@ -320,7 +332,7 @@ def _engine(system: str, case: StepCase) -> tuple[Timing, Results | None]:
     else:
         step = partial(compiled.value_and_gradient, *point, input_gradients=False)
         values, gradients = compiled.value_and_gradient(*point, input_gradients=False)
-        results = values[:COMPARED_EXAMPLES], gradients.parameters
+        results = values[:COMPARED_EXAMPLES].copy(), gradients.parameters
     first = time.perf_counter() - start
     return Timing(system, *vars(case).values(), time_step(step), first), results
 
