@@ -14,7 +14,8 @@ CASE_SECONDS, STEPS = 0.2, 5
 """The steps of a case are repeated for this time, and so often. The first two are not counted."""
 MAX_CASE_SECONDS = 2.0
 
-INSTANT, COMPILED = ("torch graph", "torch eager"), ("jax", "tensorcircuit", "torch compile")
+SLOWEST = "tensorcircuit"
+INSTANT, COMPILED = ("torch graph", "torch eager"), ("jax", "torch compile", SLOWEST)
 """Peers that need no compilation, and those that take seconds or minutes for the one of a case."""
 
 Step = Callable[[], object]
@@ -60,18 +61,19 @@ def cases(models: Iterable[str], qubits: Iterable[int], batches: Iterable[int]) 
 def peer_turns(peers: Sequence[str], ranked: Sequence[StepCase]) -> list[tuple[str, StepCase]]:
     """Return the cases of peers in the order in which they are measured until the time ends.
 
-    The first case has all peers. Then follow the peers that need no compilation in all cases, and
-    the others in as many cases as COMPARED has.
+    Peers that need no compilation have all cases, and the others as many as COMPARED has. The most
+    informative case comes early, but for the peer that compiles longest.
 
     Args:
         peers: Names of INSTANT and COMPILED.
         ranked: The cases, the most informative ones first.
     """
-    first, others = ranked[:1], ranked[1 : len(COMPARED)]
+    compared, others = ranked[: len(COMPARED)], ranked[len(COMPARED) :]
     instant, compiled = ([one for one in peers if one in kind] for kind in (INSTANT, COMPILED))
-    turns = [*product(instant, ranked[: len(COMPARED)]), *product(compiled, first)]
-    turns += product(instant, ranked[len(COMPARED) :])
-    return [*turns, *((peer, case) for case in others for peer in compiled)]
+    early = [one for one in compiled if one != SLOWEST]
+    turns = [*product(instant, compared), *product(early, ranked[:1]), *product(instant, others)]
+    turns += [(peer, case) for case in compared for peer in compiled]
+    return list(dict.fromkeys(turns))
 
 
 def time_step(step: Step) -> float:

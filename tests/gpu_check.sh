@@ -31,7 +31,7 @@ mkdir -p "$folder"
 
 figures=$folder/gpu.json
 benchmark=("$python" -m benchmarks.gpu --device "$device" --cpu --hvp --json "$figures"
-	--peers "torch graph" jax tensorcircuit "torch compile")
+	--peers "torch graph" jax "torch compile" tensorcircuit)
 print_tables() {
 	"$python" -m benchmarks.gpu_tables "$figures" | tee "$folder/gpu.md"
 }
@@ -40,7 +40,7 @@ print_tables() {
 if [[ $device == host ]]; then # without limits but that of peers: no machine is lent, and other work may slow this one
 	"$python" -m qfleet.native.cuda --host
 	"${test_device[@]}"
-	"${benchmark[@]}" --qubits 4 --batches 1 32 --seconds 90
+	"${benchmark[@]}" --qubits 4 --batches 1 32 --seconds 90 --case-seconds 40
 	print_tables
 	exit
 fi

@@ -16,7 +16,16 @@ from benchmarks import gpu, gpu_bounds, gpu_peers, gpu_tables
 from benchmarks.circuit_models import MODELS, BenchmarkModel, model
 from benchmarks.engine_model import step_cost
 from benchmarks.gpu_bounds import DeviceWork, device_work, shared_rate, shares
-from benchmarks.gpu_cases import BATCHES, COMPARED, COMPILED, QUBITS, StepCase, cases, peer_turns
+from benchmarks.gpu_cases import (
+    BATCHES,
+    COMPARED,
+    COMPILED,
+    QUBITS,
+    SLOWEST,
+    StepCase,
+    cases,
+    peer_turns,
+)
 from benchmarks.gpu_peers import NotMeasured, Peers, WrongResults, require_agreement
 from benchmarks.subprocess_protocol import SubprocessSystem
 from common.errors import SettingsError
@@ -36,13 +45,14 @@ def test_cases_begin_with_the_compared_ones() -> None:
 
 
 def test_turns_of_peers_end_with_compilations() -> None:
-    turns = peer_turns(("jax", "torch graph", "torch compile"), RANKED)
+    turns = peer_turns(("jax", SLOWEST, "torch graph", "torch compile"), RANKED)
     assert len(turns) == len(set(turns))
     by_peer = {peer: [one for name, one in turns if name == peer] for peer in dict(turns)}
     assert by_peer["torch graph"] == RANKED
-    assert by_peer["jax"] == by_peer["torch compile"] == list(COMPARED)
+    assert by_peer["jax"] == by_peer["torch compile"] == by_peer[SLOWEST] == list(COMPARED)
     first = turns.index(("jax", COMPARED[0]))
     assert turns[first + 1] == ("torch compile", COMPARED[0])
+    assert turns[first + 2 + len(RANKED) - len(COMPARED)] == (SLOWEST, COMPARED[0])
     others = [peer in COMPILED for peer, _ in turns[first + 2 :]]
     assert others == sorted(others)
 
