@@ -204,32 +204,32 @@ _ENGINE_TEXT = re.compile(r"\bqfleet_[a-z_]+: ([^\n\[{]*)")
 """A sentence of the engine's C interface, which TensorFlow wraps in its own text."""
 
 
+_OPERATION_ERRORS: dict[str, type[QfleetError]] = {
+    "UnavailableError": DeviceLost,
+    "FailedPreconditionError": SettingsError,
+    "ResourceExhaustedError": SimulationError,
+}
+"""Exceptions of TensorFlow for a qfleet_status (qfleet/native/tensorflow/program_op.cc)."""
+
+
 def from_operation(error: BaseException | None) -> QfleetError | None:
-    """Return the failure of a GPU in an operation of the engine; None for all other errors.
+    """Return the failure of an operation of the engine, which has its own code; else None.
 
     Args:
         error: Any exception. TensorFlow's are known by their names, as it may not be installed.
     """
-    name = type(error).__name__
-    if name not in ("UnavailableError", "ResourceExhaustedError"):
-        return None
-    if not (found := _ENGINE_TEXT.search(str(error))):
+    kind = _OPERATION_ERRORS.get(type(error).__name__)
+    if not kind or not (found := _ENGINE_TEXT.search(str(error))):
         return None
     sentence = found[1].strip()
-    if name == "UnavailableError":  # of QFLEET_DEVICE_FAILED alone
-        return DeviceLost(sentence)
-    if "device's memory" in sentence:
+    if kind is SimulationError:
         return SimulationError(f"{sentence}; see QUBITS, WORKERS and BATCH")
-    return None
-
-
-_LOST = "start the process again"
-"""In the sentence about a GPU that was lost (qfleet/native/cuda/failures.h)."""
+    return kind(sentence)
 
 
 def _from_library(error: library.LibraryError) -> QfleetError:
     """Convert an error of the library and add the setting to change."""
-    if isinstance(error, library.DeviceError) and _LOST in str(error):
+    if isinstance(error, library.DeviceLostError):
         return DeviceLost(str(error))
     if isinstance(error, library.ShardingError):
         return SimulationError(f"{error}, or set STATE_SHARDS=1")

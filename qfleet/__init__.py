@@ -11,8 +11,8 @@ Public names, which are imported when they are first used:
     MitigatedCircuit                                   zero-noise extrapolation
     NoisyForward, SampledForward                       noisy values, noiseless gradients
     num_threads, set_num_threads                       threads of the engine
-    LibraryError, ArgumentError, CircuitError, DeviceError, MemoryLimitError, ShardingError
-                                                       exceptions
+    LibraryError, ArgumentError, CircuitError, DeviceError, DeviceLostError,
+    MemoryLimitError, ShardingError                    exceptions
     __version__
 
 Subpackages:
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ArgumentError,
         CircuitError,
         DeviceError,
+        DeviceLostError,
         LibraryError,
         MemoryLimitError,
         ShardingError,
@@ -64,6 +65,7 @@ _LAZY_NAMES = {
     "CircuitGroup": ("qfleet.engine.circuit_batch", "CircuitGroup"),
     "CompiledCircuit": ("qfleet.engine.compiled_circuit", "CompiledCircuit"),
     "DeviceError": ("qfleet.errors", "DeviceError"),
+    "DeviceLostError": ("qfleet.errors", "DeviceLostError"),
     "Gradients": ("qfleet.engine.gradients", "Gradients"),
     "LibraryError": ("qfleet.errors", "LibraryError"),
     "MemoryLimitError": ("qfleet.errors", "MemoryLimitError"),
@@ -86,6 +88,7 @@ __all__ = [
     "CircuitGroup",
     "CompiledCircuit",
     "DeviceError",
+    "DeviceLostError",
     "Gradients",
     "LibraryError",
     "MemoryLimitError",

@@ -6,6 +6,7 @@ ValueError
     ├── CircuitError             a circuit, its symbols or its observables can't be simulated
     │   └── MemoryLimitError     the state does not fit into memory
     ├── DeviceError              a GPU, its driver or the device library is missing or fails
+    │   └── DeviceLostError      a GPU failed, and this process cannot use it any more
     ├── NoiseError               a noise is unknown, or its rate is out of range
     ├── ProblemError             a Hamiltonian or a target state can't be read or is unknown
     ├── ShardingError            a state can't be sharded over this many processes
@@ -31,6 +32,10 @@ class MemoryLimitError(CircuitError):
 
 class DeviceError(LibraryError):
     """A GPU is missing, lost or cannot be used, or the device library is not built."""
+
+
+class DeviceLostError(DeviceError):
+    """A GPU failed while it computed, and this process cannot use it any more."""
 
 
 class ShardingError(LibraryError):

@@ -23,11 +23,24 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from qfleet.errors import ArgumentError, DeviceError, LibraryError, MemoryLimitError
+from qfleet.errors import (
+    ArgumentError,
+    DeviceError,
+    DeviceLostError,
+    LibraryError,
+    MemoryLimitError,
+)
 from qfleet.native.libraries import core_path
 
-ABI_VERSION = 6  # QFLEET_ABI_VERSION in native/qfleet.h
-_INVALID_ARGUMENT, _OUT_OF_MEMORY, _DEVICE_FAILED = 1, 2, 4
+ABI_VERSION = 7  # QFLEET_ABI_VERSION in native/qfleet.h
+STATUSES: dict[int, type[LibraryError]] = {
+    1: ArgumentError,
+    2: MemoryLimitError,
+    3: LibraryError,
+    4: DeviceError,
+    5: DeviceLostError,
+}
+"""The exception of each failure in qfleet_status of native/qfleet.h."""
 _view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 
@@ -210,14 +223,7 @@ def check(status: int) -> None:
 
 
 def _fail(status: int) -> NoReturn:
-    message = core().qfleet_last_error().decode()
-    if status == _INVALID_ARGUMENT:
-        raise ArgumentError(message)
-    if status == _OUT_OF_MEMORY:
-        raise MemoryLimitError(message)
-    if status == _DEVICE_FAILED:
-        raise DeviceError(message)
-    raise LibraryError(message)
+    raise STATUSES[status](core().qfleet_last_error().decode())
 
 
 def address(array: np.ndarray) -> int:

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define QFLEET_ABI_VERSION 6
+#define QFLEET_ABI_VERSION 7
 #define QFLEET_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -30,7 +30,8 @@ typedef enum {
   QFLEET_INVALID_ARGUMENT = 1,
   QFLEET_OUT_OF_MEMORY = 2,
   QFLEET_INTERNAL = 3,
-  QFLEET_DEVICE_FAILED = 4,  // a device is missing, lost or cannot be used
+  QFLEET_DEVICE_FAILED = 4,  // a device is missing or cannot be used
+  QFLEET_DEVICE_LOST = 5,    // a device failed, and this process cannot use it any more
 } qfleet_status;
 
 typedef int64_t qfleet_program;  // 0 is not a program

@@ -12,7 +12,13 @@ import pytest
 import sympy
 
 import qfleet
-from common.errors import DeviceLost, QfleetError, SimulationError, as_qfleet_error
+from common.errors import (
+    DeviceLost,
+    QfleetError,
+    SettingsError,
+    SimulationError,
+    as_qfleet_error,
+)
 from qfleet.engine import devices
 from tests.support.device_library import DEVICE, build_device_library
 
@@ -143,7 +149,7 @@ def test_missing_library_is_one_device_error_sentence(
     assert "\n" not in text
 
 
-def test_operation_without_its_library_is_unavailable(tmp_path: Path) -> None:
+def test_operation_without_its_library_is_a_users_mistake(tmp_path: Path) -> None:
     from qfleet import native
     from qfleet.tensorflow.engine_simulator import NO_STATES
     from qfleet.tensorflow.native import NativeSimulator
@@ -151,7 +157,7 @@ def test_operation_without_its_library_is_unavailable(tmp_path: Path) -> None:
 
     simulator = NativeSimulator(CIRCUIT, ["x"], ["p", "q"], ())
     missing = tmp_path / "libqfleet_none.so"
-    with pytest.raises(tf.errors.UnavailableError, match=f"cannot be loaded: {missing}"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=f"loaded: {missing}") as caught:
         native.ops().qfleet_state(
             *simulator._exponents(ROWS, ANGLES),
             initial_states=NO_STATES,
@@ -160,6 +166,7 @@ def test_operation_without_its_library_is_unavailable(tmp_path: Path) -> None:
             order=[0, 1, 2],
             device_library=str(missing),
         )
+    assert isinstance(as_qfleet_error(caught.value), SettingsError)
 
 
 def test_initial_states_have_the_gradients_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

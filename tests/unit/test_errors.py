@@ -1,6 +1,7 @@
 """End of a program: exit code, message, event and the status of the pod."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from common import errors, events
 from common.errors import PeerLost, SettingsError, SimulationError, as_qfleet_error, run_main
 from qfleet import errors as library
+from qfleet.engine.library import STATUSES as STATUSES_OF_CALLS
 
 
 def raising(error: BaseException):
@@ -121,3 +123,37 @@ def test_run_main_streaming_emits_an_error_event(raised: str, code: int) -> None
     assert event is not None
     assert (event.kind, event.integer("exit_code")) == ("error", code)
     assert ("Traceback" in done.stderr) == (code == 1)
+
+
+NATIVE = Path(library.__file__).parent / "native"
+STATUSES = dict(
+    re.findall(r"^  (QFLEET_[A-Z_]+) = (\d+),", (NATIVE / "qfleet.h").read_text(), re.MULTILINE)
+)
+"""Name -> number of each qfleet_status of the C interface."""
+
+
+def operation_error(status: str) -> Exception:
+    """Return the error of an operation of TensorFlow whose call ended with a status."""
+    text = (NATIVE / "tensorflow" / "program_op.cc").read_text()
+    kinds = dict(re.findall(r"case (\w+):\s+return tf::errors::(\w+)\(qfleet_last_error", text))
+    kind = type(f"{kinds.get(status, 'Internal')}Error", (Exception,), {})
+    return kind("Graph execution error:\n\nqfleet_state: a sentence [[{{node QfleetState}}]]")
+
+
+@pytest.mark.parametrize("status", sorted(STATUSES.keys() - {"QFLEET_OK"}))
+def test_status_ends_calls_and_operations_with_one_code(status: str) -> None:
+    call = as_qfleet_error(STATUSES_OF_CALLS[int(STATUSES[status])]("a sentence"))
+    operation = as_qfleet_error(operation_error(status))
+    assert call is not None
+    assert (call.exit_code == 150) == (status == "QFLEET_DEVICE_LOST")
+    if status in ("QFLEET_INVALID_ARGUMENT", "QFLEET_INTERNAL"):  # a bug in an operation
+        assert operation is None
+    else:
+        assert type(operation) is type(call)
+        assert "Graph" not in str(operation)
+        assert str(operation).startswith("a sentence")
+
+
+def test_statuses_of_the_c_interface_all_have_exceptions() -> None:
+    assert {0, *STATUSES_OF_CALLS} == {*map(int, STATUSES.values())}
+    assert len(STATUSES) == len(STATUSES_OF_CALLS) + 1

@@ -58,8 +58,7 @@ qfleet_status RunGuarded(const char* function, const Body& body) noexcept {
   } catch (const std::invalid_argument& error) {
     return Fail(QFLEET_INVALID_ARGUMENT, function, error.what());
   } catch (const DeviceFailure& error) {
-    return Fail(error.is_memory ? QFLEET_OUT_OF_MEMORY : QFLEET_DEVICE_FAILED, function,
-                error.what());
+    return Fail(static_cast<qfleet_status>(error.status), function, error.what());
   } catch (const OutOfMemory& error) {
     return Fail(QFLEET_OUT_OF_MEMORY, function, error.what());
   } catch (const std::bad_alloc&) {

@@ -11,7 +11,7 @@
 namespace qfleet {
 namespace device {
 
-constexpr int32_t kInterfaceVersion = 6;
+constexpr int32_t kInterfaceVersion = 7;
 constexpr int32_t kMatrixReals = 32;    // of a 4 x 4 matrix (re, im); smaller ones use the first
 constexpr int32_t kDensityReals = 256;  // of a real 16 x 16 matrix; smaller ones use the first
 
@@ -161,7 +161,7 @@ struct DeviceDescription {
 struct Program;
 struct DensityProgram;
 
-enum Status : int32_t { kOk = 0, kOutOfMemory = 2, kDeviceFailed = 4 };
+enum Status : int32_t { kOk = 0, kOutOfMemory = 2, kDeviceFailed = 4, kDeviceLost = 5 };
 
 // The functions of a library. A failed call leaves its sentence in `error`, of `error_size` bytes.
 struct Interface {

@@ -9,12 +9,13 @@
 namespace qfleet {
 namespace device {
 
-// A call of the device's interface failed; `is_memory` if the device has too little memory.
+// A call of the device's interface failed; `is_memory` if the device has too little memory, and
+// `is_lost` if each later call of this process fails.
 class DeviceError : public std::runtime_error {
  public:
-  DeviceError(const std::string& message, bool is_memory)
-      : std::runtime_error(message), is_memory(is_memory) {}
-  const bool is_memory;
+  DeviceError(const std::string& message, bool is_memory, bool is_lost = false)
+      : std::runtime_error(message), is_memory(is_memory), is_lost(is_lost) {}
+  const bool is_memory, is_lost;
 };
 
 constexpr char kFewerQubits[] = ": use fewer qubits, or another device";
@@ -44,7 +45,7 @@ inline DeviceError FailureOf(Cause cause, const std::string& what, const std::st
       return {what + ": " + text +
                   ": this process cannot use the GPU any more: start the process again, and run "
                   "nvidia-smi if it fails again",
-              false};
+              false, true};
     default:
       return {what + ": " + text, false};
   }

@@ -16,7 +16,7 @@ Status Guarded(char* error, int64_t error_size, const Body& body) noexcept {
     return kOk;
   } catch (const DeviceError& failure) {
     std::snprintf(error, error_size, "%s", failure.what());
-    return failure.is_memory ? kOutOfMemory : kDeviceFailed;
+    return failure.is_memory ? kOutOfMemory : failure.is_lost ? kDeviceLost : kDeviceFailed;
   } catch (const std::bad_alloc&) {
     std::snprintf(error, error_size, "there is not enough memory on the host");
     return kOutOfMemory;

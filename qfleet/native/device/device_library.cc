@@ -21,8 +21,7 @@ void RequireOwnDevices() {
     throw DeviceFailure(
         "this process was forked from one that uses a GPU, and cannot use it: start it by the "
         "method spawn, such as DataLoader(..., multiprocessing_context='spawn'), or compile its "
-        "circuits for the device cpu",
-        false);
+        "circuits for the device cpu");
 }
 
 const device::Interface* LoadDeviceLibrary(const std::string& path) {
@@ -34,12 +33,11 @@ const device::Interface* LoadDeviceLibrary(const std::string& path) {
   if (found) return found;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw DeviceFailure(std::string("the device library cannot be loaded: ") + dlerror(), false);
+    throw DeviceFailure(std::string("the device library cannot be loaded: ") + dlerror());
   using Function = const device::Interface*();
   auto* function = reinterpret_cast<Function*>(dlsym(library, "qfleet_device_interface"));
   if (!function || function()->version != device::kInterfaceVersion)
-    throw DeviceFailure("the device library " + path + " is of another version: build it again",
-                        false);
+    throw DeviceFailure("the device library " + path + " is of another version: build it again");
   owner = getpid();
   return found = function();
 }

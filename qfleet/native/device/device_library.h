@@ -12,9 +12,9 @@ namespace qfleet {
 // The device is missing or lost, or has too little memory.
 class DeviceFailure : public std::runtime_error {
  public:
-  DeviceFailure(const std::string& message, bool memory)
-      : std::runtime_error(message), is_memory(memory) {}
-  const bool is_memory;
+  explicit DeviceFailure(const std::string& message, device::Status status = device::kDeviceFailed)
+      : std::runtime_error(message), status(status) {}
+  const device::Status status;
 };
 
 // Libraries stay loaded until the process ends, as a device's runtime has threads of its own.
@@ -34,7 +34,7 @@ void RunOnDevice(Function* function, Arguments... arguments) {
   constexpr int64_t kErrorBytes = 512;
   char error[kErrorBytes] = "";
   const device::Status status = function(arguments..., error, kErrorBytes);
-  if (status != device::kOk) throw DeviceFailure(error, status == device::kOutOfMemory);
+  if (status != device::kOk) throw DeviceFailure(error, status);
 }
 
 // Throws DeviceFailure.

@@ -29,6 +29,10 @@ ffi::Error ToError(qfleet_status status) {
       return ffi::Error(ffi::ErrorCode::kInvalidArgument, message);
     case QFLEET_OUT_OF_MEMORY:
       return ffi::Error(ffi::ErrorCode::kResourceExhausted, message);
+    case QFLEET_DEVICE_FAILED:
+      return ffi::Error(ffi::ErrorCode::kFailedPrecondition, message);
+    case QFLEET_DEVICE_LOST:
+      return ffi::Error(ffi::ErrorCode::kUnavailable, message);
     default:
       return ffi::Error(ffi::ErrorCode::kInternal, message);
   }

@@ -42,6 +42,8 @@ absl::Status ToStatus(qfleet_status status) {
     case QFLEET_OUT_OF_MEMORY:
       return tf::errors::ResourceExhausted(qfleet_last_error());
     case QFLEET_DEVICE_FAILED:
+      return tf::errors::FailedPrecondition(qfleet_last_error());
+    case QFLEET_DEVICE_LOST:
       return tf::errors::Unavailable(qfleet_last_error());
     default:
       return tf::errors::Internal(qfleet_last_error());

@@ -117,6 +117,9 @@ void DeviceFailures(bool) {
   CHECK(!number(-1, 2).empty() && number(1, 2).empty(), "the numbers of two GPUs");
   const auto failure = [](Cause cause) { return FailureOf(cause, "a copy", "out of luck"); };
   CHECK(failure(Cause::kMemory).is_memory, "memory of another process");
+  for (const Cause cause :
+       {Cause::kMemory, Cause::kBusy, Cause::kNoCode, Cause::kLost, Cause::kOther})
+    CHECK(failure(cause).is_lost == (cause == Cause::kLost), "a status of its own");
   CHECK(Contains(failure(Cause::kMemory).what(), "end other processes"), "memory");
   CHECK(Contains(failure(Cause::kBusy).what(), "does not share it"), "a GPU that is in use");
   CHECK(Contains(failure(Cause::kNoCode).what(), "--arch native"), "another architecture");

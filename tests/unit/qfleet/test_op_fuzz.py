@@ -73,8 +73,9 @@ def call_at_random(seconds: float, seed: int = 0) -> None:
                 results = function(*operands, **attributes)
             except (*errors, TypeError, ValueError):
                 rejected[call.name] += 1
-            except tf.errors.UnavailableError:
-                assert call.name in NEVER_ACCEPTED or attributes["device_library"]
+            except (tf.errors.UnavailableError, tf.errors.FailedPreconditionError) as error:
+                is_lost_peer = isinstance(error, tf.errors.UnavailableError)
+                assert call.name in NEVER_ACCEPTED if is_lost_peer else attributes["device_library"]
                 rejected[call.name] += 1
             else:
                 accepted[call.name] += 1
