@@ -55,20 +55,19 @@ void StateVectorEngine<T>::Reduce(const ReducedCall& reduced, const Parallel& pa
   const int64_t units = reduced.tuples / kUnitTuples, samples = reduced.call.layout.samples;
   const int64_t width = 2 * reduced.size * reduced.size * samples;
   std::vector<double> sums(std::min(units, kMaxRanges) * width);
-  ForEachRange(parallel, units, kUnitTuples * reduced.size * reduced.size,
-               [&](int64_t range, int64_t from, int64_t to) {
-                 std::unique_ptr<Buffer> unit = AcquireBuffer(reduced.density_reals);
-                 for (int64_t at = from; at < to; ++at) {
-                   std::fill_n(unit->data, reduced.density_reals, T{0});
-                   kernels_.reduce(reduced.view, psi, at * kUnitTuples, (at + 1) * kUnitTuples,
-                                   unit->data);
-                   double* sum = &sums[range * width];
-                   for (int64_t real = 0; real < reduced.density_reals; ++real)
-                     sum[real / reduced.lanes * samples + (real & (samples - 1))] +=
-                         static_cast<double>(unit->data[real]);
-                 }
-                 ReleaseBuffer(std::move(unit));
-               });
+  const auto add_range = [&](int64_t range, int64_t from, int64_t to) {
+    std::unique_ptr<Buffer> unit = AcquireBuffer(reduced.density_reals);
+    for (int64_t at = from; at < to; ++at) {
+      std::fill_n(unit->data, reduced.density_reals, T{0});
+      kernels_.reduce(reduced.view, psi, at * kUnitTuples, (at + 1) * kUnitTuples, unit->data);
+      double* sum = &sums[range * width];
+      for (int64_t real = 0; real < reduced.density_reals; ++real)
+        sum[real / reduced.lanes * samples + (real & (samples - 1))] +=
+            static_cast<double>(unit->data[real]);
+    }
+    ReleaseBuffer(std::move(unit));
+  };
+  ForEachRange(parallel, units, kUnitTuples * reduced.size * reduced.size, add_range);
   AddRanges(width, &sums);
   for (int64_t i = 0; i < width; ++i)  // the other lanes stay 0
     density[i / samples * reduced.lanes + i % samples] = static_cast<T>(sums[i]);
@@ -144,40 +143,39 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
   const TileLayout layout = TileLayoutFor(batch);
   // As the other sums, each range of tiles has its own.
   std::vector<std::vector<double>> sums(SumRanges(layout, batch.threads, batch.max_lane_qubits));
+  const auto states_of_tile = [&](const Call& call, int64_t tile, int64_t range,
+                                  const Parallel& parallel, const auto& acquire) {
+    const ReducedCall reduced(call, observables, kernels_.lanes);
+    const int64_t reals = layout.tile_reals;
+    const int64_t cached_tiles = cached_reals / (reals + reduced.density_reals);
+    const int64_t at = tile - (layout.tiles - cached_tiles);
+    T* lambda = acquire();
+    T *psi = nullptr, *density = nullptr;
+    std::unique_ptr<Buffer> own_density;
+    if (at < 0) {
+      psi = acquire();
+      own_density = AcquireBuffer(reduced.density_reals);
+      density = own_density->data;
+      Evolve(call, tile, parallel, psi);
+      Reduce(reduced, parallel, psi, density);
+      if (values) ReducedValues(reduced, tile, density, values);
+    } else {
+      psi = cached + at * reals;
+      density = cached + cached_tiles * reals + at * reduced.density_reals;
+      if (!cached_is_mutable) psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
+    }
+    const int64_t readouts = program_->readouts;
+    std::unique_ptr<Buffer> weights = AcquireBuffer(readouts * kernels_.lanes);
+    reduced.GetWeights(tile, upstream, readouts, weights->data);
+    ApplyReduced(reduced, parallel, psi, weights->data, lambda);
+    sums[range].resize(observables.matrices.size());
+    kernels_.readout_gradients(reduced.view, readouts, weights->data, density, sums[range].data());
+    ReleaseBuffer(std::move(weights));
+    if (own_density) ReleaseBuffer(std::move(own_density));
+    return AdjointStates{psi, lambda};
+  };
   AdjointOverTiles(batch, layout, want_per_example, shared_gradients, per_example_gradients,
-                   [&](const Call& call, int64_t tile, int64_t range, const Parallel& parallel,
-                       const auto& acquire) {
-                     const ReducedCall reduced(call, observables, kernels_.lanes);
-                     const int64_t reals = layout.tile_reals;
-                     const int64_t cached_tiles = cached_reals / (reals + reduced.density_reals);
-                     const int64_t at = tile - (layout.tiles - cached_tiles);
-                     T* lambda = acquire();
-                     T *psi = nullptr, *density = nullptr;
-                     std::unique_ptr<Buffer> own_density;
-                     if (at < 0) {
-                       psi = acquire();
-                       own_density = AcquireBuffer(reduced.density_reals);
-                       density = own_density->data;
-                       Evolve(call, tile, parallel, psi);
-                       Reduce(reduced, parallel, psi, density);
-                       if (values) ReducedValues(reduced, tile, density, values);
-                     } else {
-                       psi = cached + at * reals;
-                       density = cached + cached_tiles * reals + at * reduced.density_reals;
-                       if (!cached_is_mutable)
-                         psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
-                     }
-                     const int64_t readouts = program_->readouts;
-                     std::unique_ptr<Buffer> weights = AcquireBuffer(readouts * kernels_.lanes);
-                     reduced.GetWeights(tile, upstream, readouts, weights->data);
-                     ApplyReduced(reduced, parallel, psi, weights->data, lambda);
-                     sums[range].resize(observables.matrices.size());
-                     kernels_.readout_gradients(reduced.view, readouts, weights->data, density,
-                                                sums[range].data());
-                     ReleaseBuffer(std::move(weights));
-                     if (own_density) ReleaseBuffer(std::move(own_density));
-                     return AdjointStates{psi, lambda};
-                   });
+                   states_of_tile);
   const int64_t size = int64_t{1} << observables.bits.size();
   std::vector<double> total(observables.matrices.size());
   for (const std::vector<double>& of_range : sums)
