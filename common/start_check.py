@@ -10,6 +10,7 @@ from common import storage, user_code
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
 from common.settings.circuit_file import is_circuit
+from common.settings.fields import MAX_PORT
 from common.settings.gate_checks import require_device
 from common.settings.groups.experiment import (
     FITTED_TO_DATA,
@@ -83,6 +84,23 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> "Target | None":
             " are simulated: set METHOD=state_vector, or omit PRUNE"
         )
     return found.target
+
+
+def require_ports(settings: Settings) -> None:
+    """Check that each worker on this machine has a port for its profiler.
+
+    Args:
+        settings: All settings; those of the launcher, not of one worker.
+
+    Raises:
+        SettingsError: PROFILER_PORT plus the last rank is not a port.
+    """
+    first, workers = settings.monitoring.profiler_port, max(1, settings.training.workers)
+    if first and first + workers - 1 > MAX_PORT:
+        raise SettingsError(
+            f"PROFILER_PORT={first} leaves {MAX_PORT - first + 1:,} ports for WORKERS={workers}:"
+            f" lower PROFILER_PORT to {MAX_PORT - workers + 1} or less"
+        )
 
 
 def require_kernel_memory(rows: int) -> None:

@@ -14,8 +14,10 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.settings import AUTO, Settings, yaml_file
+from common.settings.conditions import CONDITIONS, HAS_STEPS
+from common.settings.groups.experiment import GATE, KERNEL
 from common.settings.options import StudyOptions
-from common.settings.programs import selected, used_by
+from common.settings.programs import selected, unused, used_by
 from common.settings.sources import ENV_PREFIX
 from studies.axes import (
     MAX_COMBINATIONS,
@@ -255,10 +257,32 @@ class StudyDefinition:
         if AUTO in (self.settings.training.workers, self.settings.training.batch):
             raise SettingsError("WORKERS=auto and BATCH=auto can't be used in a study: set numbers")
         self._check_size()
-        for combination in self.combinations or self.corners:
-            self.trial_settings(0, combination)
+        self._check_use()
         check_pruner(self.options, self.min_trial_epochs, self.combination_count)
         check_metric(self.options, [axis.name for axis in self.axes])
+
+    def _check_use(self) -> None:
+        """Check that some trial uses each setting, and has the epochs that EARLY_STOPPING needs.
+
+        Raises:
+            SettingsError: No trial does, or the settings of a trial are not allowed.
+        """
+        target, used, stops = self.settings.job.target, set[str](), False
+        for combination in self.combinations or self.corners:
+            settings = self.trial_settings(0, combination)
+            used |= used_by("train", target, settings)
+            stops |= all(one.holds(settings) for one in HAS_STEPS)
+        given = dict(word.split("=", 1) for word in self.args)
+        varied = {axis.name.upper(): "" for axis in self.axes}
+        for name, value in (given | varied).items():
+            if name.lower() in CONDITIONS and name.lower() not in used:
+                text = f"{name}={value}" if value else name
+                raise unused("train", target, name.lower(), text, settings)
+        if self.options.early_stopping != "none" and not stops:
+            raise SettingsError(
+                f"EARLY_STOPPING={self.options.early_stopping} compares trials after epochs, which"
+                f" MODEL={KERNEL} and TASK={GATE} do not have: omit EARLY_STOPPING"
+            )
 
     @property
     def corners(self) -> Iterator[Combination]:
@@ -310,5 +334,5 @@ def _read_file(given: Mapping[str, str]) -> dict[str, str]:
     return {
         name: text
         for name, text in (yaml_file.read(Path(path)) if path else {}).items()
-        if text is not None and f"{ENV_PREFIX}{name.upper()}" not in os.environ
+        if text is not None and not os.environ.get(f"{ENV_PREFIX}{name.upper()}")
     }

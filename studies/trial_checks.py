@@ -16,7 +16,7 @@ from studies.rungs import compares_trials
 _CHECKED = sorted(
     {*FITTED_TO_DATA, *DataSettings.model_fields, *ModelSettings.model_fields}
     - {"data_memory", "partitions", "seed"}
-    | {"prune", "state_shards"}
+    | {"profiler_port", "prune", "state_shards", "workers"}
 )
 """Settings on which the check of a trial depends. Of trials that share them, one is checked."""
 
@@ -45,7 +45,8 @@ def _distinct(definition: StudyDefinition) -> Iterator[Settings]:
         key = tuple(combination.get(name) for name in _CHECKED)
         if key not in found:
             found.add(key)
-            yield definition.trial_settings(0, combination)
+            settings = definition.trial_settings(0, combination)
+            yield settings if "workers" in settings.explicit else settings.replace(workers=1)
 
 
 def _check(settings: Settings) -> Target | None:
@@ -58,7 +59,8 @@ def _check(settings: Settings) -> Target | None:
                 "SIMULATOR=tfq needs TensorFlow Quantum, which a checkout's `make training"
                 " SIMULATOR=tfq` installs in .venv-tfq: run it once, or omit SIMULATOR"
             )
-        devices.check(devices.assign(settings, max(1, settings.training.workers)))
+        start_check.require_ports(settings)
+        devices.check(devices.assign(settings, settings.training.workers))
     if target == "k8s" or (target == "slurm" and start_check.is_in_bucket(settings)):
         return None
     found = start_check.check(settings, is_elsewhere=target == "slurm")

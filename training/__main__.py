@@ -32,7 +32,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         The exit code of `LocalLauncher.train`.
 
     Raises:
-        DataError, SettingsError, SimulationError: As `start_check.check`; no worker was started.
+        DataError, SettingsError, SimulationError: As `start_check`; no worker was started.
     """
     settings = Settings.from_args(sys.argv[1:], "train")
     if events.is_read_by_parent():
@@ -54,6 +54,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         start_check.check(settings)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
+    start_check.require_ports(settings)
     devices.prepare(settings, settings.training.workers)
     log.info(
         f"Training {short_model(settings.model.model)} with"

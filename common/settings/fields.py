@@ -182,4 +182,5 @@ OR_AUTO = (
 )
 """Validators of a count that may be `auto`."""
 
-Port = Annotated[int, Ge(0), Le(65_535)]
+MAX_PORT = 65_535
+Port = Annotated[int, Ge(0), Le(MAX_PORT)]

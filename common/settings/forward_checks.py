@@ -8,6 +8,7 @@ from common.settings.groups.experiment import (
     DENSE_MODELS,
     GATE,
     MODELS,
+    PROBLEM_FILES,
     VARIATIONAL_TASKS,
     DataSettings,
     ModelSettings,
@@ -189,7 +190,7 @@ def _check_sampler(model: ModelSettings, training: TrainingSettings) -> None:
 
 
 def _check_normalized(model: ModelSettings, data: DataSettings) -> None:
-    other = f"TASK={data.task}" * (data.task in VARIATIONAL_TASKS) or f"MODEL={model.model}" * (
+    other = f"TASK={data.task}" * (data.task in PROBLEM_FILES) or f"MODEL={model.model}" * (
         model.model not in DENSE_MODELS
     )
     if other:

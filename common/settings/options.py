@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from pydantic import StringConstraints, model_validator
 
 from common.commands import command
-from common.settings.fields import Scopes, Setting, SettingField, SettingsGroup
+from common.settings.fields import MAX_PORT, Scopes, Setting, SettingField, SettingsGroup
 from common.settings.groups.experiment import RUN_NAME, DataSettings, JobSettings
 
 PROPOSERS = ("pruning", "adapt", "growth", "evolution", "random")
@@ -205,7 +205,7 @@ class TensorBoardOptions(Options):
 
     title: ClassVar[str] = f"Options of {command('tensorboard')}"
 
-    port: Annotated[int, Ge(1), Le(65_535), Setting("port of TensorBoard on this machine")] = 5001
+    port: Annotated[int, Ge(1), Le(MAX_PORT), Setting("port of TensorBoard on this machine")] = 5001
     host: Annotated[
         str,
         StringConstraints(min_length=1),

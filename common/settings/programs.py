@@ -5,22 +5,13 @@ tests/unit/test_setting_programs.py compares the table with what the code of eac
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 from common.commands import command
 from common.errors import SettingsError
-from common.settings.fields import Scope, SettingField, Value
-from common.settings.groups.experiment import (
-    DENSE_MODELS,
-    GATE,
-    KERNEL,
-    MODELS,
-    PROBLEM_FILES,
-    VARIATIONAL_TASKS,
-)
+from common.settings.conditions import CONDITIONS, Condition, Values
+from common.settings.fields import Scope, SettingField
 from common.settings.options import option_fields, synonym_fields
 from common.settings.registry import all_fields, flag, names_in_scope
 from common.settings.sources import TERMS, Given
@@ -34,13 +25,6 @@ MAX_NAMED = 2
 TARGETS = ("local", "k8s", "slurm")
 
 Names = frozenset[str]
-
-
-class Values(Protocol):
-    """The part of `Settings` that this module reads."""
-
-    def get(self, name: str) -> Value:
-        """Return the value of a setting."""
 
 
 def _names(words: str) -> Names:
@@ -152,78 +136,22 @@ POD_SETTINGS: Mapping[str, Names] = MappingProxyType(
 """Settings that the ConfigMap of a job passes to its pods, unless they have their defaults."""
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A setting is used only with some value of another one.
-
-    Attributes:
-        words: That value, for people.
-        holds: Returns whether it is given.
-    """
-
-    words: str
-    holds: Callable[[Values], bool]
-
-
-def _with(name: str, words: str = "") -> Condition:
-    return Condition(words or name.upper(), lambda settings: bool(settings.get(name)))
-
-
-def _reads_model(*models: str) -> Condition:
-    """Return the condition of a setting of some built-in models; a user's model may read all."""
-    return Condition(
-        f"MODEL={' or '.join(models)}",
-        lambda settings: settings.get("model") in models or ":" in str(settings.get("model")),
-    )
-
-
-def _is_table(settings: Values) -> bool:
-    return (
-        settings.get("data") not in ("excitations", "digits")
-        and settings.get("task") not in PROBLEM_FILES
-    )
-
-
-_HAS_STEPS = Condition(
-    f"a MODEL other than {KERNEL}", lambda settings: settings.get("model") != KERNEL
-)
-CONDITIONS: Mapping[str, Condition] = MappingProxyType(
-    {
-        "activation": _reads_model(*DENSE_MODELS),
-        "angles": Condition(
-            "TASK=energy or state", lambda settings: settings.get("task") in VARIATIONAL_TASKS
-        ),
-        "elastic_after": _with("min_workers"),
-        "epochs": _HAS_STEPS,
-        "filters": _reads_model("multi-filter"),
-        "initializations": _HAS_STEPS,
-        "initialization_epochs": Condition(
-            "INITIALIZATIONS above 1", lambda settings: settings.get("initializations") != 1
-        ),
-        "label_column": Condition("DATA=table.csv or another table", _is_table),
-        "learning_rate": Condition(
-            f"a MODEL other than {KERNEL} and a TASK other than {GATE}",
-            lambda settings: settings.get("model") != KERNEL and settings.get("task") != GATE,
-        ),
-        "micro_batch": _with("reproducible", "REPRODUCIBLE=true"),
-        "pooling": _reads_model(*MODELS),
-        "queue_priority": _with("queue"),
-        "zne_fit": _with("zne"),
-    }
-)
-"""Settings that are used only with some value of another one."""
-
-
-def _condition(program: str, name: str) -> Condition | None:
+def _conditions(program: str, name: str) -> Sequence[Condition]:
     if name not in CONDITIONS:
-        return None
+        return ()
     group = all_fields()[name].group
     # Inference compares MODEL and others with those of the run. Trials of a study differ, and so
     # do the parts that `render` reads settings for.
-    is_compared = program == "infer" and group in ("model", "data")
+    is_compared = program == "infer" and group in ("model", "data", "training")
     if is_compared or program in ("study", "cluster render"):
-        return None
+        return ()
     return CONDITIONS[name]
+
+
+def _unmet(program: str, name: str, settings: Values) -> Condition | None:
+    """Return the first condition of a setting that does not hold."""
+    conditions = _conditions(program, name)
+    return next((one for one in conditions if not one.holds(settings)), None)
 
 
 def used_by(program: str, target: str, settings: Values) -> Names:
@@ -235,8 +163,7 @@ def used_by(program: str, target: str, settings: Values) -> Names:
         settings: All settings, some of which are used with others only.
     """
     used = _of_target(program, target)
-    conditions = {name: _condition(program, name) for name in used}
-    return frozenset(name for name, one in conditions.items() if one is None or one.holds(settings))
+    return frozenset(name for name in used if not _unmet(program, name, settings))
 
 
 def used_anywhere(program: str) -> Names:
@@ -279,7 +206,21 @@ def require_used(program: str, target: str, settings: Values, given: Mapping[str
     used = used_by(program, target, settings)
     for name, one in given.items():
         if one.is_argument and name not in used:
-            raise SettingsError(f"{one.text} {_where(program, target, name)}{_hint(name, used)}")
+            raise unused(program, target, name, one.text, settings)
+
+
+def unused(program: str, target: str, name: str, text: str, settings: Values) -> SettingsError:
+    """Return the refusal of a setting that a program does not use.
+
+    Args:
+        program: A key of PROGRAMS.
+        target: See `used_by`.
+        name: The setting.
+        text: How it was given.
+        settings: All settings.
+    """
+    where = _where(program, target, name, settings)
+    return SettingsError(f"{text} {where}{_hint(name, used_by(program, target, settings))}")
 
 
 def _of_target(program: str, target: str) -> Names:
@@ -290,9 +231,9 @@ def _of_target(program: str, target: str) -> Names:
     return (used | option_fields(program).keys()) - (_LOCAL_OPTIONS if target != "local" else set())
 
 
-def _where(program: str, target: str, name: str) -> str:
+def _where(program: str, target: str, name: str, settings: Values) -> str:
     """Return what uses a setting, which is not this call."""
-    condition = _condition(program, name)
+    condition = _unmet(program, name, settings)
     if condition and name in _of_target(program, target):
         return f"is used with {condition.words} only"
     by_target = PROGRAMS[program]

@@ -295,14 +295,14 @@ def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
 
 def _read_environment(fields: Fields) -> dict[str, Given]:
     found: dict[str, Given] = {}
-    for variable in sorted(os.environ):
-        if variable.startswith(ENV_PREFIX) and variable not in NO_SETTINGS:
+    for variable, value in sorted(os.environ.items()):
+        # An empty variable is as one that is not set, here and in the library.
+        if variable.startswith(ENV_PREFIX) and variable not in NO_SETTINGS and value:
             name = variable.removeprefix(ENV_PREFIX).lower()
             if name not in fields:
                 raise SettingsError(
                     f"{variable} in the environment is not a setting{suggest(name, fields)}"
                 )
-            value = os.environ[variable]
             found[name] = Given(value, f"{variable}={value}")
     return found
 

@@ -8,9 +8,9 @@ import pytest
 
 from common.errors import SettingsError
 from common.settings import DataSettings, Scope, Settings, names_in_scope
+from common.settings.conditions import CONDITIONS
 from common.settings.options import OPTIONS, option_fields
 from common.settings.programs import (
-    CONDITIONS,
     POD_SETTINGS,
     PROGRAMS,
     REFUSED,
@@ -134,6 +134,11 @@ def test_pod_gets_the_settings_that_its_worker_reads():
         ("train", ["ZNE=1,3,5"], ["make inference"]),
         ("train", ["EARLY_STOPPING=halving"], ["make study"]),
         ("train", ["--filters", "5"], ["MODEL=multi-filter"]),
+        ("train", ["KEEP_BEST=true", "MODEL=kernel"], ["MODEL other than kernel"]),
+        ("train", ["PROFILER_PORT=2223", "MODEL=kernel"], ["MODEL other than kernel"]),
+        ("train", ["BATCH=8", "TASK=gate", "QUBITS=1", "DATA=x"], ["TASK other than gate"]),
+        ("train", ["INITIALIZATION_EPOCHS=2", "MODEL=kernel"], ["MODEL other than kernel"]),
+        ("train", ["ACTIVATION=relu", "MODEL=pulse", "TASK=energy"], ["TASK=classification"]),
         ("train", ["LABEL_COLUMN=kind"], ["DATA="]),
         ("train", ["PRICE_PER_WORKER_HOUR=2"], ["make study"]),
         ("infer", ["EPOCHS=5"], ["make training"]),

@@ -30,6 +30,8 @@ from studies.trial_checks import check_trials
 from studies.trial_launcher import TrialOutcome
 from tests.support.devices import write_device
 
+TWO_TRANSMONS = Path(__file__).parents[2] / "examples" / "tasks" / "two_transmons.yaml"
+
 DEFINITIONS = Path(__file__).resolve().parents[2] / "benchmarks" / "studies"
 
 
@@ -485,3 +487,33 @@ def test_circuit_of_every_trial_is_checked(fixed: str, varied: str) -> None:
     check_trials(StudyDefinition.from_args([*args, varied.partition(",")[0]]))
     with pytest.raises((SettingsError, SimulationError)):
         check_trials(StudyDefinition.from_args([*args, varied]))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["MODEL=kernel", "EPOCHS=1,2"], "EPOCHS"),
+        (["MODEL=kernel", "LEARNING_RATE=0.1..0.2", "SEARCH=random", "TRIALS=2"], "LEARNING_RATE"),
+        (["MODEL=kernel", "STEPS_PER_CALL=2"], "STEPS_PER_CALL=2"),
+        (["MODEL=kernel", "LAYERS=1,2", "EARLY_STOPPING=halving"], "EARLY_STOPPING"),
+        (["TASK=gate", "DATA=x", "QUBITS=1", f"NOISE={TWO_TRANSMONS}", "SEEDS=1,2",
+          "EPOCHS=10,20", "EARLY_STOPPING=halving"], "EARLY_STOPPING"),
+        (["MODEL=hybrid,qcnn", "FILTERS=2,3"], "FILTERS"),
+    ],
+)  # fmt: skip
+def test_setting_that_no_trial_uses_is_refused(args: list[str], words: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^{words}\b"):
+        StudyDefinition.from_args(["NAME=s", *args])
+
+
+def test_setting_that_one_trial_uses_is_accepted() -> None:
+    args = ["MODEL=kernel,hybrid", "EPOCHS=8", "EARLY_STOPPING=halving", "LEARNING_RATE=0.2"]
+    assert len(StudyDefinition.from_args(["NAME=s", *args]).combinations) == 2
+
+
+def test_ports_of_every_trial_are_checked() -> None:
+    args = ["NAME=s", "PROFILER_PORT=65535", "QUBITS=3"]
+    check_trials(StudyDefinition.from_args([*args, "WORKERS=1"]))
+    check_trials(StudyDefinition.from_args(args))  # a trial has one worker
+    with pytest.raises(SettingsError, match="PROFILER_PORT"):
+        check_trials(StudyDefinition.from_args([*args, "WORKERS=1,2"]))

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Self
 from annotated_types import Ge, Le
 from pydantic import StringConstraints, field_validator, model_validator
 
-from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
+from common.settings.fields import MAX_PORT, Scope, Scopes, Setting, SettingsGroup
 
-MIN_PORT, MAX_PORT = 1024, 65_535
+MIN_PORT = 1024
 
 _TAKEN: Mapping[str, str] = MappingProxyType(
     {
@@ -61,7 +61,7 @@ class SlurmSettings(SettingsGroup):
         StringConstraints(pattern=r"^\d{1,5}:\d{1,5}$"),
         Setting(
             "ports that workers may listen on; each start of a job uses WORKERS + 1 of them",
-            allowed="first:last, both from 1024 to 65535",
+            allowed=f"first:last, both from {MIN_PORT} to {MAX_PORT}",
         ),
     ] = "20000:29999"
     apptainer: Annotated[
@@ -96,7 +96,7 @@ class SlurmSettings(SettingsGroup):
     def _check_ports(cls, value: str) -> str:
         first, last = map(int, value.split(":"))
         if not MIN_PORT <= first < last <= MAX_PORT:
-            raise ValueError("first and last are not 1024 <= first < last <= 65535")
+            raise ValueError(f"first and last are not {MIN_PORT} <= first < last <= {MAX_PORT}")
         return value
 
     @model_validator(mode="after")
