@@ -1,6 +1,7 @@
 """Choice among candidates for data before any training: capacity, and resilience to noise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import final
 
@@ -93,7 +94,7 @@ class Screening:
             candidates: C candidates.
 
         Returns:
-            [C], as `clifford_noise_resilience`.
+            [C], as `clifford_noise_resilience` of their `replica`.
         """
         parts = _parts(candidates, _REPLICAS)
         return np.concatenate([self._resiliences(part) for part in parts])
@@ -101,11 +102,13 @@ class Screening:
     def _resiliences(self, candidates: Sequence[Candidate]) -> np.ndarray:
         assert self._calibration is not None
         program, words = self._bits_program, bit_words(self._read)
-        circuits = [self._circuit(one) for one in candidates]
+        circuits = [self.replica(one) for one in candidates]
         turns = [clifford_turns(one, _REPLICAS, self._seed) for one in circuits]
         angles = np.zeros((len(candidates), program.angles, _REPLICAS))
         for row, one in enumerate(candidates):
-            angles[row, program.columns(one.gates)] = self._rotations(one, turns[row])
+            columns = program.columns(one.gates)
+            for at, column in enumerate(columns):
+                angles[row, column] = turns[row][_name(at)]
         masks = program.masks([one.gates for one in candidates])
         values, _ = program.readouts(
             np.repeat(masks, _REPLICAS, axis=0),
@@ -137,19 +140,21 @@ class Screening:
         whole = np.concatenate([constant, states], axis=3)
         return np.array([similarity_to_labels(one, kinds) for one in whole])
 
-    def _circuit(self, candidate: Candidate) -> cirq.Circuit:
-        """Return the circuit with symbols for the angles, and for the features that it has."""
+    def replica(self, candidate: Candidate) -> cirq.Circuit:
+        """Return the circuit with a symbol for each angle of a gate.
+
+        An encoder has one, too, in place of (1 + w) * x: the product of multiples of pi / 2 is not
+        such a multiple.
+        """
         count = self._space.angle_count(candidate.gates)
         symbols = [sympy.Symbol(_name(at)) for at in range(count)]
-        return self._space.circuit(candidate.gates, symbols)
+        return self._without_features.circuit(candidate.gates, symbols)
 
-    def _rotations(self, candidate: Candidate, turns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the angles [angles, replicas] of the gates, for values of `_circuit`'s symbols."""
-        gates = [self._space.gates[number] for number in candidate.gates]
-        features = [gate.feature for gate in gates for _ in gate.angles]
-        own = [turns[_name(at)] for at in range(len(features))]
-        found = [(1 + a) * turns[x] if x else a for a, x in zip(own, features, strict=True)]
-        return np.array(found).reshape(len(found), _REPLICAS)
+    @cached_property
+    def _without_features(self) -> Space:
+        space = self._space
+        gates = [replace(gate, feature="") for gate in space.gates]
+        return Space(gates, space.qubits, space.start, ordered=space.ordered)
 
     @property
     def _read(self) -> tuple[cirq.Qid, ...]:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.devices import Calibration, add_device_noise, map_to_device
 from qfleet.errors import ArgumentError
 from qfleet.search import (
@@ -15,6 +16,7 @@ from qfleet.search import (
     layers,
     representational_capacity,
 )
+from qfleet.search.filters import clifford_turns
 from qfleet.search.screening import Screening
 from tests.support.devices import made_up_device
 
@@ -150,6 +152,21 @@ def test_screening_on_a_device_prefers_fewer_gates() -> None:
     assert found.best([long, short, *candidates(space, found._task.inputs[1])], 1) == [short]
 
 
+def test_replicas_of_candidates_are_clifford_circuits() -> None:
+    space, found = screened()
+    every = Candidate(
+        tuple(range(len(space.gates))), (0.0,) * space.angle_count(range(len(space.gates)))
+    )
+    assert any(space.gates[number].feature for number in every.gates)
+    circuit = found.replica(every)
+    turns = clifford_turns(circuit, 8, 1)
+    for at in range(8):
+        fixed = cirq.resolve_parameters(circuit, {name: own[at] for name, own in turns.items()})
+        assert all(cirq.has_stabilizer_effect(one) for one in fixed.all_operations())
+    assert cirq.has_stabilizer_effect(cirq.rx(np.pi / 2)(A))
+    assert not cirq.has_stabilizer_effect(cirq.rx((1 + np.pi / 2) * np.pi / 2)(A))
+
+
 def test_resiliences_of_candidates_are_those_of_circuits() -> None:
     space, found = screened(device := made_up_device())
     random, every = np.random.default_rng(5), []
@@ -159,8 +176,8 @@ def test_resiliences_of_candidates_are_those_of_circuits() -> None:
     every.append(Candidate((), ()))
     alone = []
     for one in every:
-        angles = [sympy.Symbol(f"angle_{at}") for at in range(len(one.angles))]
-        circuit = space.circuit(one.gates, angles)
+        circuit = found.replica(one)
+        assert len(parameter_names(circuit)) == len(one.angles)
         alone.append(clifford_noise_resilience(circuit, device, space.qubits, seed=3))
     assert found.resiliences(every) == pytest.approx(alone, abs=1e-12)
     assert len({round(one, 6) for one in alone}) > 3
