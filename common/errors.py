@@ -58,6 +58,12 @@ MAX_TERMINATION_MESSAGE = 4000
 NO_SPACE = "no space left"
 """In the text of each StorageFull, by which the parent of a process recognises it."""
 
+OUT_OF_MEMORY = (
+    "the memory of this machine is too small: use fewer QUBITS, fewer WORKERS on this machine or a"
+    " smaller BATCH"
+)
+"""The text of an error where the engine did not count the bytes before."""
+
 EXIT_REPEAT_SECONDS = 1.0
 """Interval in which SystemExit is raised again after a signal, until it is handled."""
 
@@ -186,7 +192,8 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
         error: Any exception.
 
     Returns:
-        The error itself; a UserError for an error of the library, or DeviceLost; None for a bug.
+        The error itself; a UserError for an error of the library or too little memory, or
+        DeviceLost; None for a bug.
     """
     original: BaseException | None = error
     # AutoGraph replaces an error in traced code; the original is its context.
@@ -197,7 +204,12 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
         return original
     if isinstance(original, library.LibraryError):
         return _from_library(original)
-    return from_operation(original)
+    if found := from_operation(original):
+        return found
+    # NumPy's error is a MemoryError, TensorFlow's is known by its name.
+    if isinstance(original, MemoryError) or type(original).__name__ == "ResourceExhaustedError":
+        return SimulationError(OUT_OF_MEMORY)
+    return None
 
 
 _ENGINE_TEXT = re.compile(r"\bqfleet_[a-z_]+: ([^\n\[{]*)")

@@ -52,10 +52,8 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> "Target | None":
     """
     if settings.job.target != "k8s":  # where the client has checked the file that it mounts
         user_code.check_functions(settings)
-    if _has_whole_states(settings) and not is_elsewhere:
-        from qfleet.engine.memory import require_memory
-
-        require_memory(settings.model.qubits, _AMPLITUDE_BYTES, 1)
+    if _has_whole_states(settings):
+        _check_whole_states(settings.model, is_elsewhere)
     if _is_large_kernel(settings) and not is_elsewhere:
         require_kernel_memory(settings.data.train_examples or 0)
     if not _needs_data(settings):
@@ -84,6 +82,18 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> "Target | None":
             " are simulated: set METHOD=state_vector, or omit PRUNE"
         )
     return found.target
+
+
+def _check_whole_states(model: ModelSettings, is_elsewhere: bool) -> None:
+    from qfleet.engine.memory import TENSORFLOW_QUBITS, require_memory
+
+    if model.simulator == "tensorflow" and model.qubits > TENSORFLOW_QUBITS:
+        raise SettingsError(
+            f"QUBITS={model.qubits} is more than {TENSORFLOW_QUBITS}, the most for"
+            " SIMULATOR=tensorflow: lower QUBITS, or omit SIMULATOR"
+        )
+    if not is_elsewhere:
+        require_memory(model.qubits, _AMPLITUDE_BYTES, 1)
 
 
 def require_ports(settings: Settings) -> None:

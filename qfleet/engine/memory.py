@@ -12,6 +12,9 @@ MAX_WAITING_STATE_BYTES = 4 << 30
 UNCHECKED_BYTES = 64 << 20
 """Smaller arrays are not checked: reading the free memory takes 0.1 ms."""
 
+TENSORFLOW_QUBITS = 30
+"""Widest state of plain TensorFlow, which counts amplitudes with 32 bits."""
+
 ADVICE = "use fewer qubits, a smaller batch or a machine with more memory"
 
 _MEMINFO = Path("/proc/meminfo")

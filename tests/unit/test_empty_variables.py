@@ -28,10 +28,10 @@ def _empty_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_settings_with_empty_variables_are_the_given_ones(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("seed: 3\nrun: mine\nnoise: depolarizing:0.1\n")
+    file.write_text("seed: 3\nrun: given\nnoise: depolarizing:0.1\n")
     settings = Settings.from_args([f"CONFIG={file}"])
     assert settings.explicit == {"config", "seed", "run", "noise"}
-    assert (settings.data.seed, settings.job.run) == (3, "mine")
+    assert (settings.data.seed, settings.job.run) == (3, "given")
     assert Settings.from_args([]) == Settings.from_values()
     assert not Settings.from_args([]).explicit
 

@@ -157,3 +157,14 @@ def test_status_ends_calls_and_operations_with_one_code(status: str) -> None:
 def test_statuses_of_the_c_interface_all_have_exceptions() -> None:
     assert {0, *STATUSES_OF_CALLS} == {*map(int, STATUSES.values())}
     assert len(STATUSES) == len(STATUSES_OF_CALLS) + 1
+
+
+def test_exhausted_memory_is_a_users_error() -> None:
+    class ResourceExhaustedError(Exception):
+        """As TensorFlow's, whose text names a node of a graph."""
+
+    for error in (MemoryError("Unable to allocate 64.0 GiB"), ResourceExhaustedError("OOM")):
+        found = as_qfleet_error(error)
+        assert isinstance(found, SimulationError)
+        assert "QUBITS" in str(found)
+        assert str(error) not in str(found)

@@ -10,6 +10,7 @@ from typing import Self
 
 from common.errors import (
     NO_SPACE,
+    OUT_OF_MEMORY,
     PeerLost,
     Preempted,
     QfleetError,
@@ -91,10 +92,7 @@ class PeerErrorTranslator:
         if isinstance(error, tf.errors.ResourceExhaustedError) and _is_full_disk(error):
             raise StorageFull(f"worker {rank} has {NO_SPACE} for its logs: free some") from error
         if isinstance(error, tf.errors.ResourceExhaustedError):
-            raise SimulationError(
-                f"worker {rank} ran out of memory: use fewer QUBITS, fewer WORKERS on this machine"
-                " or a smaller BATCH"
-            ) from error
+            raise SimulationError(f"worker {rank}: {OUT_OF_MEMORY}") from error
         if not isinstance(error, _PEER_ERRORS) or self._cluster.size == 1:
             return
         self._commit_newest()
