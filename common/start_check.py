@@ -20,6 +20,7 @@ from common.settings.groups.experiment import (
     STATE_QUBITS,
     ModelSettings,
 )
+from common.text import plural
 from common.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def require_ports(settings: Settings) -> None:
     first, workers = settings.monitoring.profiler_port, max(1, settings.training.workers)
     if first and first + workers - 1 > MAX_PORT:
         raise SettingsError(
-            f"PROFILER_PORT={first} leaves {MAX_PORT - first + 1:,} ports for WORKERS={workers}:"
+            f"PROFILER_PORT={first} leaves {plural(MAX_PORT - first + 1, 'port')} for"
+            f" WORKERS={workers}:"
             f" lower PROFILER_PORT to {MAX_PORT - workers + 1} or less"
         )
 

@@ -357,9 +357,14 @@ def _check_consistency(settings: Settings, source: ModelSource) -> None:
             if name == "data":
                 hint = "use INPUT for a table of new examples"
             raise SettingsError(
-                f"{name.upper()}={value} contradicts {source.title}, which was trained with"
-                f" {name.upper()}={recorded}: {hint}"
+                f"{name.upper()}={_shown(value)} contradicts {source.title}, which was trained with"
+                f" {name.upper()}={_shown(recorded)}: {hint}"
             )
+
+
+def _shown(value: object) -> str:
+    """Return a value as a command line has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _model_name(settings: Mapping[str, object]) -> str:

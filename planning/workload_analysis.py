@@ -74,7 +74,7 @@ def _analyze(settings: Settings) -> WorkloadAnalysis:
     if settings.model.model == KERNEL or settings.data.task == GATE:
         name = f"MODEL={KERNEL}" if settings.model.model == KERNEL else f"TASK={GATE}"
         raise SettingsError(
-            f"{name} has no steps, which planning measures: set WORKERS and BATCH to numbers"
+            f"{name} has no steps, which planning measures: set WORKERS to a number, and omit BATCH"
         )
     sample = _DataSample(settings)
     from common import models  # TensorFlow

@@ -9,6 +9,8 @@ import sympy
 from common import start_check
 from common.errors import UserError, as_qfleet_error
 from common.settings import Settings
+from qfleet.compiler.network.network_program import _find_paths
+from qfleet.compiler.network.tensor_network import Tensor
 from qfleet.engine import memory
 from qfleet.errors import CircuitError
 from qfleet.tensorflow.backends import build_simulator
@@ -71,3 +73,11 @@ def test_wide_circuit_ends_with_a_sentence(setting: str, qubits: int) -> None:
     except Exception as error:
         if not isinstance(as_qfleet_error(error), UserError):
             raise
+
+
+def test_path_of_more_operations_than_any_float_is_hopeless() -> None:
+    every = tuple(range(1_100))
+    wide = Tensor(every)
+    (path,) = _find_paths([[wide, wide]], [1])
+    assert path.is_hopeless
+    assert path.operations > 1 << 1_023

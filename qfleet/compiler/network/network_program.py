@@ -253,9 +253,10 @@ def _find_paths(
                 limit=searches.share(spare / count, width),
             )
             paths[shape], width = path, max(width, path.width)
-            cost = path.operations * count
-            spare += -cost if cost <= spare else SPARE_PART * cost
             is_hopeless |= path.is_hopeless
+            if not is_hopeless:  # whose operations may exceed all floats
+                cost = path.operations * count
+                spare += -cost if cost <= spare else SPARE_PART * cost
     pairs = {shape: [(step.a, step.b) for step in path.steps] for shape, path in paths.items()}
     return [
         contraction_steps(its_indices, pairs[shape])
