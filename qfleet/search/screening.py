@@ -153,7 +153,7 @@ class Screening:
     @cached_property
     def _without_features(self) -> Space:
         space = self._space
-        gates = [replace(gate, feature="") for gate in space.gates]
+        gates = tuple(replace(gate, feature="") for gate in space.gates)
         return Space(gates, space.qubits, space.start, ordered=space.ordered)
 
     @property
