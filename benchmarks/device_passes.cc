@@ -1,7 +1,9 @@
 // A device library that computes nothing: it counts the work of a program's passes, from the blocks
 // that the engine hands to a device. benchmarks/gpu_bounds.py loads it in place of the real one.
+#include <algorithm>
 #include <cstring>
 
+#include "cuda/cluster_kernels.h"
 #include "cuda/windows.h"
 
 namespace qfleet {
@@ -16,9 +18,7 @@ struct Work {
   double operations, shared_accesses, device_accesses;
 };
 
-struct Counted {
-  Work small, wide;  // the state stays in shared memory, or it is in the device's memory
-} counted;
+Work counted;
 
 bool IsNeeded(const PassBlock& block) { return block.gradient[0] || block.uncompute[0]; }
 
@@ -41,23 +41,25 @@ Work CountSmall(const WindowPlan& whole) {
   return work;
 }
 
+// As EvolveClusters: an exchange reads and writes each amplitude.
+Work CountCluster(const WindowPlan& plan) {
+  Work work = CountSmall(plan);
+  const size_t earliest = EarliestWindow(plan, 0);
+  for (size_t w = 1; w < plan.windows.size(); ++w) work.shared_accesses += w > earliest ? 2 + 4 : 2;
+  return work;
+}
+
 // As TypedProgram::ForwardWide and BackwardWide.
 Work CountWide(const WindowPlan& plan) {
   Work work = {0, 0, 3 - 1};  // measured, and the strings applied; the first window reads nothing
-  const auto needed = [&](const WindowTable& window) {
-    for (int32_t b = window.first; b < window.first + window.count; ++b)
-      if (IsNeeded(plan.blocks[b])) return true;
-    return false;
-  };
-  size_t earliest = plan.windows.size();
-  for (size_t w = plan.windows.size(); w-- > 0;)
-    if (needed(plan.windows[w])) earliest = w;
+  const size_t earliest = EarliestWindow(plan, 0);
   for (size_t w = 0; w < plan.windows.size(); ++w) {
     const WindowTable& window = plan.windows[w];
     CountPasses(plan.blocks.data() + window.first, window.count, &work);
     double moved = 2;
     const bool is_same = std::memcmp(&window.begin, &window.end, sizeof(window.begin)) == 0;
-    if (w >= earliest && (needed(window) || !is_same)) moved += w > earliest ? 4 : 2;
+    if (w >= earliest && (NeedsGradient(plan, window, 0) || !is_same))
+      moved += w > earliest ? 4 : 2;
     work.shared_accesses += moved;  // each amplitude of a tile is copied
     work.device_accesses += moved;
   }
@@ -67,14 +69,16 @@ Work CountWide(const WindowPlan& plan) {
 Status Create(int32_t, const ProgramTables* tables, const Program*, Program** program, char*,
               int64_t) {
   const std::vector<BlockTable> blocks(tables->blocks, tables->blocks + tables->block_count);
-  counted = {};
-  if (tables->qubits <= kMaxTileBits) {
+  const int32_t n = tables->qubits;
+  if (n <= kMaxTileBits) {
     WindowPlan whole;
-    AppendWindow(blocks, (int64_t{1} << tables->qubits) - 1, tables->qubits, kBankBits, &whole);
-    counted.small = CountSmall(whole);
+    AppendWindow(blocks, (int64_t{1} << n) - 1, n, kBankBits, &whole);
+    counted = CountSmall(whole);
+  } else if (n <= kMaxTileBits + kMaxClusterBits) {
+    counted = CountCluster(PlanWindows(blocks, n, kMaxTileBits, 0, kBankBits));
+  } else {
+    counted = CountWide(PlanWindows(blocks, n, kTileBits, kBankBits, kBankBits));
   }
-  const int32_t tile_bits = std::min(tables->qubits, kTileBits);
-  counted.wide = CountWide(PlanWindows(blocks, tables->qubits, tile_bits, kBankBits, kBankBits));
   *program = nullptr;
   return kOk;
 }
@@ -93,9 +97,8 @@ EXPORTED const qfleet::device::Interface* qfleet_device_interface() {
 }
 
 // Writes the numbers of the last program: operations, and accesses to shared and to device memory.
-EXPORTED void counted_work(bool is_wide, double* numbers) {
-  const qfleet::device::Work& work =
-      is_wide ? qfleet::device::counted.wide : qfleet::device::counted.small;
+EXPORTED void counted_work(double* numbers) {
+  const qfleet::device::Work& work = qfleet::device::counted;
   numbers[0] = work.operations;
   numbers[1] = work.shared_accesses;
   numbers[2] = work.device_accesses;

@@ -10,14 +10,13 @@ import functools
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from ctypes import byref, c_bool, c_double, c_int, c_int64
+from ctypes import byref, c_double, c_int, c_int64
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.circuit_models import BenchmarkModel
 from qfleet.compiler.state.program import compile_program
 from qfleet.engine import library
-from qfleet.engine.device_times import SHARED_QUBITS
 from qfleet.engine.devices import Device
 from qfleet.native.cuda.__main__ import host_toolchain
 
@@ -45,7 +44,7 @@ class DeviceWork:
 
 
 def device_work(definition: BenchmarkModel) -> DeviceWork:
-    """Count the work of values and of the gradient by the parameters.
+    """Count the work of values and of the gradient by the parameters, on a GPU with clusters.
 
     Args:
         definition: The model.
@@ -63,7 +62,7 @@ def device_work(definition: BenchmarkModel) -> DeviceWork:
     library.check(core.qfleet_program_destroy(handle))
     numbers = (c_double * 3)()
     qubits = len(program.qubits)
-    counted.counted_work(qubits > SHARED_QUBITS[_AMPLITUDE_BYTES], numbers)
+    counted.counted_work(numbers)
     operations, shared, device = (number * 2.0**qubits for number in numbers)
     return DeviceWork(operations, shared * _AMPLITUDE_BYTES, device * _AMPLITUDE_BYTES)
 
@@ -115,6 +114,6 @@ def counter() -> tuple[bytes, ctypes.CDLL]:
         command = [*host_toolchain().compile, str(_SOURCE), "-shared", "-o", str(path)]
         subprocess.run(command, check=True)
         loaded = ctypes.CDLL(str(path))
-        loaded.counted_work.argtypes = (c_bool, ctypes.POINTER(c_double))
+        loaded.counted_work.argtypes = (ctypes.POINTER(c_double),)
         loaded.counted_work.restype = None
     return bytes(path), loaded  # the core finds a loaded library by its path, without the file
