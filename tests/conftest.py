@@ -51,6 +51,20 @@ def pytest_configure(config: pytest.Config) -> None:
     patience.factor()  # measured once, before other processes start
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect no garbage among modules and tests: they live as long as the process.
+
+    Each collection would look at a million objects. This saves a third of the time of collecting.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the marker of one tier on every test, and scale its time limit."""
     tiers = [tier_of(item) for item in items]
