@@ -33,17 +33,19 @@ def affected_tests(changed: Iterable[str]) -> list[str]:
         found = set(tests)
     else:
         found = {test for test in tests if _is_affected(test, changed)}
-    paths = (modules()[name].relative_to(ROOT) for name in found)
-    return sorted(str(path) for path in paths if not str(path).startswith("tests/e2e/"))
+    paths = (modules()[name] for name in found)
+    return sorted(path for path in paths if not path.startswith("tests/e2e/"))
 
 
 def _is_affected(test: str, changed: set[str]) -> bool:
-    reached = {str(modules()[name].relative_to(ROOT)) for name in reachable(test)}
+    reached = {modules()[name] for name in reachable(test)}
     if reached & changed:
         return True
-    others = (Path(name) for name in changed if not name.endswith(".py"))
-    texts = [modules()[name].read_text() for name in reachable(test) if _is_test(name)]
-    folders = {str(Path(path).parent) for path in reached}
+    others = [Path(name) for name in changed if not name.endswith(".py")]
+    if not others:
+        return False
+    texts = [_text(name) for name in reachable(test) if _is_test(name)]
+    folders = {path.rpartition("/")[0] for path in reached}
     return any(
         _folder(other) in folders or any(other.name in text for text in texts) for other in others
     )
@@ -51,16 +53,20 @@ def _is_affected(test: str, changed: set[str]) -> bool:
 
 def _folder(path: Path) -> str | None:
     """Return the closest folder of a file that has Python modules."""
-    known = {module.relative_to(ROOT).parent for module in modules().values()}
-    return next((str(folder) for folder in path.parents if folder in known), None)
+    known = {module.rpartition("/")[0] for module in modules().values()}
+    return next((str(folder) for folder in path.parents if str(folder) in known), None)
 
 
 @cache
-def modules() -> dict[str, Path]:
-    """Return all Python modules of the repository by dotted name."""
+def modules() -> dict[str, str]:
+    """Return the paths of all Python modules, relative to the root, by dotted name."""
     listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "*.py").splitlines()
-    paths = (ROOT / name for name in listed if (ROOT / name).is_file())
-    return {_dotted(path): path for path in paths}
+    return {_dotted(path): path for path in listed if (ROOT / path).is_file()}
+
+
+@cache
+def _text(name: str) -> str:
+    return (ROOT / modules()[name]).read_text(encoding="utf-8")
 
 
 @cache
@@ -68,7 +74,7 @@ def dependencies(name: str) -> frozenset[str]:
     """Return the modules that a module imports or names as a string."""
     known = modules()
     found = {name.rpartition(".")[0]}
-    text = known[name].read_text(encoding="utf-8")
+    text = _text(name)
     starts_programs = '"-m"' in text
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -100,8 +106,8 @@ def _is_test(name: str) -> bool:
     return name.startswith("tests.")
 
 
-def _dotted(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def _dotted(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
 def _git(*args: str) -> str:
