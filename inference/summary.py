@@ -151,9 +151,10 @@ def _count_table(results: InferenceResults, scores: ClassScores) -> Table:
 
 def _next_commands(results: InferenceResults, report: StoragePath) -> list[str]:
     """Return the commands that the user may run next."""
-    local = isinstance(report, Path)
-    commands = [f"open {report}" if local else f"gcloud storage cp {report} ."]
     run = results.source.run
+    commands = [] if isinstance(report, Path) else [f"gcloud storage cp {report} ."]
+    if not commands and run:
+        commands = [f"{command('report')} {run.arguments}"]
     if run and results.inputs.target.kind in PROBLEM_KINDS:
         return commands
     if run and results.inputs.is_test_split:

@@ -33,6 +33,7 @@ def test_inference_prints_files_and_next_commands(tmp_path, monkeypatch, capsys)
     printed = capsys.readouterr().out
     assert f"predictions  {run.predictions / 'test.csv'}" in printed
     assert f"report       {run.predictions / 'report.html'}" in printed
+    assert f"report STORAGE={tmp_path} RUN=small\n" in printed
     assert f"make inference STORAGE={tmp_path} RUN=small INPUT=" in printed
     assert len(storage.read_bytes(run.predictions / "test.csv").splitlines()) == 61
 

@@ -139,6 +139,10 @@ def test_report_has_all_sections(page):
     assert len(page.find("svg", "plot")) == 5
 
 
+def test_report_sentences_are_separated(page):
+    assert re.findall(r"[a-z0-9)]\.[A-Z][a-z]+", page.text) == []
+
+
 def test_report_escapes_class_names(page):
     for name in NAMES:
         assert f"label {name}" in page.text
