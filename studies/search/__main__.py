@@ -19,7 +19,6 @@ from studies.search.opening import (
     open_storage,
     read_definition,
 )
-from studies.search.results import print_results, write_results
 from studies.search.seeds import search_seeds
 from studies.search.stages import SeedSearch
 
@@ -51,8 +50,10 @@ def _search(args: list[str], definition: SearchDefinition, root: StoragePath) ->
             log("Stopped. Run the same command again to continue the search.")
             raise
         _report_refused(searches)
-        found, scores = write_results(folder, definition, searches)
-    print_results(folder, definition, found, scores)
+        from studies.search import results  # only here: scikit-learn takes a second
+
+        found, scores = results.write_results(folder, definition, searches)
+    results.print_results(folder, definition, found, scores)
     if price := definition.options.price_per_worker_hour:
         seconds = sum(one.seconds for one in searches)
         log(f"Cost: {seconds / 3600 * price:.2f} for {duration(seconds)} of all seeds")

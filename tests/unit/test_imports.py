@@ -99,6 +99,15 @@ ALLOWED: Mapping[str, set[str]] = {
 LIGHT = ("errors", "events", "processes", "text", "settings", "storage", "lease", "data")
 """Parts of common that validate input of the user, and so never import TensorFlow."""
 
+REPORTS = {"jinja2", "matplotlib", "pandas", "sklearn"}
+"""Packages of reports and tables, which take up to a second to import: no first line waits."""
+
+PROGRAMS = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for application in (*APPLICATIONS, "common")
+    for path in (ROOT / application).rglob("__main__.py")
+)
+
 
 @dataclass(frozen=True)
 class Import:
@@ -380,6 +389,11 @@ def test_programs_of_pods_import_no_client() -> None:
     assert "launch" not in imported_packages("launch.tensorboard_launcher")
     assert "kubernetes" not in reachable("launch.tensorboard_launcher")
     assert not imported_packages("launch.emulator") & set(ALL_PACKAGES)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program_imports_no_packages_of_reports_at_start(program: str) -> None:
+    assert not reachable(program, late=False) & REPORTS
 
 
 @pytest.mark.parametrize("package", PACKAGES)
