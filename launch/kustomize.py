@@ -12,6 +12,10 @@ import yaml
 from common.errors import SettingsError
 from launch.pods import Object
 
+# In C, where PyYAML was built with it: five to eight times as fast.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 
 def build(folder: Path) -> list[Object]:
     """Return the objects of a folder with a kustomization.yaml.
@@ -30,7 +34,7 @@ def build(folder: Path) -> list[Object]:
         cause = " ".join(done.stderr.split()).removeprefix("error: ")
         path = folder.relative_to(folder.parents[2])
         raise SettingsError(f"kustomize can't build k8s/{path}: {cause}")
-    return list(yaml.safe_load_all(done.stdout))
+    return list(yaml.load_all(done.stdout, Loader=_Loader))
 
 
 def cap_requests(pod: Object) -> None:
@@ -62,7 +66,7 @@ def to_yaml(found: Sequence[Object], head: str = "") -> str:
     return head + yaml.dump_all(ordered, Dumper=_Dumper, **options)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(_SafeDumper):
     """Writes YAML that versions 1.1 and 1.2 read in the same way.
 
     Text that one of them reads as a number or a boolean (1e3, 10:20, y) is quoted.

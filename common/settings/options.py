@@ -338,6 +338,7 @@ OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
 """Program -> its options."""
 
 
+@functools.cache
 def option_fields(program: str) -> Mapping[str, SettingField]:
     """Return the options of a program by name.
 
@@ -345,7 +346,7 @@ def option_fields(program: str) -> Mapping[str, SettingField]:
         program: Such as `make plan`; one without options has none.
     """
     kind = OPTIONS.get(program)
-    return {field.name: field for field in kind.fields("")} if kind else {}
+    return MappingProxyType({field.name: field for field in kind.fields("")} if kind else {})
 
 
 SYNONYMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
