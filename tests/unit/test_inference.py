@@ -30,7 +30,7 @@ from inference.__main__ import main
 from inference.baseline import STRENGTHS, fit_baselines
 from inference.layers import group_by_layer
 from qfleet.circuits import qcnn
-from tests.support.finished_run import finish
+from tests.support.finished_run import finish, shorten_reports
 
 USER_MODEL = '''
 """A user model."""
@@ -54,7 +54,8 @@ def plain(features, settings):
 
 @pytest.fixture
 def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
-    """Run inference successfully in this process and return its output."""
+    """Run inference successfully in this process, with a short report, and return its output."""
+    shorten_reports(monkeypatch)
 
     def call(*args: str) -> str:
         monkeypatch.setattr(sys, "argv", ["inference", *args])

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import run_main
+from launch.__main__ import main
 from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -45,16 +47,22 @@ def test_help_names_the_front_door(words: tuple[str, ...]) -> None:
         (("render", "tensorboard", "EPOCHS=3"), "not by make tensorboard"),
     ],
 )
-def test_user_error_is_one_sentence_and_exit_code_2(words: tuple[str, ...], part: str) -> None:
-    done = launch(*words)
-    assert done.returncode == 2
-    assert part in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_user_error_is_one_sentence_and_exit_code_2(
+    words: tuple[str, ...],
+    part: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["launch", *words])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run_main(main) == 2
+    printed = capfd.readouterr().err
+    assert part in printed
+    assert printed.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("program", "args"),
-    [
+def test_client_reads_settings_without_packages_of_workers() -> None:
+    given = [
         ("train", ("TASK=energy", "DATA=h2:0.74")),
         ("train", ("TASK=energy", "DATA=h2:0.5..2/4", "MODEL=uccsd", "QUBITS=4")),
         ("train", ("TASK=state", "DATA=ghz", "QUBITS=4", "SHOTS=100")),
@@ -62,15 +70,12 @@ def test_user_error_is_one_sentence_and_exit_code_2(words: tuple[str, ...], part
         ("train", ("NOISE=depolarizing:0.01", "SHOTS=100")),
         ("infer", ("TASK=energy", "ZNE=1,3", "NOISE=readout:0.02")),
         ("plan", ("TASK=energy", "DATA=tfim:8:1")),
-    ],
-)
-def test_client_reads_settings_without_packages_of_workers(
-    program: str, args: tuple[str, ...]
-) -> None:
+    ]
     code = (
         "import sys; from common.settings import Settings\n"
-        f"Settings.from_args({[*args, 'TARGET=k8s']}, {program!r}, is_client=True)\n"
-        "assert not {'cirq', 'numpy', 'tensorflow'} & {*sys.modules}\n"
+        f"for program, args in {given}:\n"
+        "    Settings.from_args([*args, 'TARGET=k8s'], program, is_client=True)\n"
+        "    assert not {'cirq', 'numpy', 'tensorflow'} & {*sys.modules}, args\n"
     )
     client = ROOT / ".venv-launch" / "bin" / "python"
     done = subprocess.run(
