@@ -159,7 +159,7 @@ override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=wo
 test: ## run the default tests: 5 minutes
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tensorboard)
-	@$(pytest) -m default
+	@$(pytest) tests/integration tests/unit -m default
 
 test-tfq: ## run the tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)

@@ -1,24 +1,20 @@
 """Fixtures for all tests, the law of tiers, limits that scale, and reports of failures."""
 
-import gc
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from common.errors import GC_THRESHOLD
 from tests.support import patience
 from tests.support.machine import describe_machine
 from tests.support.ports import own_port
 
-pytest_plugins = ["tests.support.storage_emulator"]
+pytest_plugins = ["tests.support.storage_emulator", "tests.support.collection"]
 
 collect_ignore = [
     "adapters",  # their environment is that of `make test-adapters`
     "keras",  # a process per backend: tests/support/keras3_run.py
 ]
-
-gc.set_threshold(GC_THRESHOLD)  # as run_main does: saves a fifth of the time of compiling tests
 
 TIERS = {
     "default": "runs before every commit",
@@ -49,20 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in TIERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
     patience.factor()  # measured once, before other processes start
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
-    """Collect no garbage among modules and tests: they live as long as the process.
-
-    Each collection would look at a million objects. This saves a third of the time of collecting.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

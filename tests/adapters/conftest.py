@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.collection import pytest_collection  # noqa: F401, a hook
+
 # JAX reads it when the first test uses a device; tests of sharding need two.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from tests.support.collection import pytest_collection  # noqa: F401, a hook
+
 THIRD_PARTY_WARNINGS = (  # of Keras, which uses NumPy and PyTorch so
     "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning",
     r"ignore:The \.grad attribute of a Tensor that is not a leaf:UserWarning",
