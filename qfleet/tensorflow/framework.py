@@ -6,6 +6,7 @@ Quantum is imported after the distribution strategy exists, because it starts Te
 """
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -43,7 +44,19 @@ def capture_stderr() -> Iterator[None]:
             os.close(stderr)
 
 
-with capture_stderr(), warnings.catch_warnings():
+@contextlib.contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Collect no garbage among the modules that are imported: they live as long as the process."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+with capture_stderr(), warnings.catch_warnings(), _pause_garbage_collection():
     # TensorFlow and its dependencies warn about their own deprecations.
     warnings.simplefilter("ignore")
     import tensorflow as tf

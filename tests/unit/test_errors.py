@@ -168,3 +168,16 @@ def test_exhausted_memory_is_a_users_error() -> None:
         assert isinstance(found, SimulationError)
         assert "QUBITS" in str(found)
         assert str(error) not in str(found)
+
+
+def test_run_main_ends_without_a_last_garbage_collection() -> None:
+    program = (
+        "import gc; from common.errors import run_main\n"
+        "class Cycle:\n"
+        "    def __init__(self): self.itself = self\n"
+        "    def __del__(self): print('collected')\n"
+        "def main(): global kept; kept = Cycle()\n"
+        "print(run_main(main), flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
