@@ -83,7 +83,6 @@ OF_TRIALS = [
     ("TRAJECTORIES=5", "TRAJECTORIES=5"),
     ("SIMULATOR=tfq", "SIMULATOR=tfq"),
     ("QUBITS=40 METHOD=state_vector", "QUBITS"),
-    ("MODEL=kernel TRAIN_EXAMPLES=99999999", "TRAIN_EXAMPLES="),
     ("STATE_SHARDS=2 WORKERS=2", "STATE_SHARDS=2"),
     ("METRIC=energy_error TASK=energy DATA=heisenberg:21 QUBITS=21", "METRIC=energy_error"),
 ]
@@ -150,6 +149,11 @@ def test_wrong_storage_ends_a_command(refused, main) -> None:
 @pytest.mark.parametrize(("args", "name"), OF_TRIALS)
 def test_mistake_of_a_trial_ends_a_study(refused, args: str, name: str) -> None:
     refused(*TRAINING["study"], args, name)
+
+
+def test_mistake_of_a_kernel_ends_a_study(refused) -> None:
+    kernels = ("NAME=s", "QUBITS=2", "MODEL=kernel", "SEED=1,2")
+    refused(study.main, kernels, "TRAIN_EXAMPLES=99999999", "TRAIN_EXAMPLES=")
 
 
 @pytest.mark.parametrize(
