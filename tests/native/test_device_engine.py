@@ -28,6 +28,8 @@ from tests.support.device_library import DEVICE, build_device_library
 from tests.support.random_circuits import INPUTS, PARAMETERS
 
 NARROW, WIDE = tuple(range(1, 8)), tuple(range(8, 15))
+WIDEST = (15, 16, 17, 18)
+"""Of a GPU: the larger clusters, and a state in the device's memory."""
 BATCHES = (1, 3, 17)
 CIRCUITS = 2  # of each width
 DIRECTIONS = ((3, "both"), (1, "inputs"), (17, "parameters"))  # batches and tangents of hvp
@@ -92,6 +94,13 @@ def test_values_and_gradients_equal_those_of_the_cpu(width: int, batch: int, dty
 def test_states_and_gradients_equal_those_of_the_cpu(width: int, batch: int, dtype: str) -> None:
     for seed in range(CIRCUITS):
         check_states(width, seed, batch, dtype)
+
+
+@pytest.mark.skipif(DEVICE == "host", reason="it has smaller classes, and needs minutes for these")
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("width", WIDEST)
+def test_widest_values_and_gradients_equal_those_of_the_cpu(width: int, dtype: str) -> None:
+    check_values(width, 0, 2, dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
