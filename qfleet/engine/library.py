@@ -6,6 +6,7 @@ A wheel has the library in `qfleet/native/lib/`. A checkout has one in `qfleet/n
 
 import ctypes
 import functools
+import os
 from collections.abc import Callable
 from ctypes import (
     POINTER,
@@ -23,6 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from qfleet.argument_checks import shown
 from qfleet.errors import (
     ArgumentError,
     DeviceError,
@@ -32,6 +34,7 @@ from qfleet.errors import (
 )
 from qfleet.native.libraries import core_path
 
+THREADS_VARIABLE = "QFLEET_NUM_THREADS"
 ABI_VERSION = 7  # QFLEET_ABI_VERSION in native/qfleet.h
 STATUSES: dict[int, type[LibraryError]] = {
     1: ArgumentError,
@@ -190,8 +193,15 @@ def core() -> ctypes.CDLL:
     """Return the core library with typed functions; it is loaded once.
 
     Raises:
-        LibraryError: It is not built, cannot be loaded or has another interface.
+        LibraryError: It is not built, cannot be loaded or has another interface; or the environment
+            variable QFLEET_NUM_THREADS is not a number of threads.
     """
+    threads = os.environ.get(THREADS_VARIABLE, "")
+    if threads and not (threads.isascii() and threads.isdecimal() and int(threads)):
+        raise ArgumentError(
+            f"{THREADS_VARIABLE} is {shown(threads)}: pass the number of threads, 1 or more, or"
+            f" unset {THREADS_VARIABLE}"
+        )
     path = core_path()
     if not path.is_file():
         raise LibraryError(

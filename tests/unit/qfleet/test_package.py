@@ -10,7 +10,7 @@ import pytest
 
 import qfleet
 from qfleet import errors
-from qfleet.engine import memory
+from qfleet.engine import library, memory
 from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[3]
@@ -119,3 +119,12 @@ def test_machine_memory_agrees_with_psutil() -> None:
 def test_machine_without_meminfo_reports_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory.sys, "platform", "darwin")
     assert memory._machine_bytes() == psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize("threads", ["x", "0", "-1", "2 3", "1.5", "²"])
+def test_wrong_number_of_threads_is_refused(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QFLEET_NUM_THREADS", threads)
+    with pytest.raises(qfleet.ArgumentError, match="QFLEET_NUM_THREADS"):
+        library.core.__wrapped__()
+    monkeypatch.setenv("QFLEET_NUM_THREADS", "")
+    assert library.core.__wrapped__()
