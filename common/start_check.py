@@ -72,10 +72,15 @@ def check(settings: Settings, *, is_elsewhere: bool = False) -> "Target | None":
         if not _may_be_contracted(settings):
             return found.target
         from common.model_circuits import compiled_circuits
+        from qfleet.engine.machine import Machine
 
         model, seed = settings.model, settings.data.seed
         symbols = found.symbols, found.placement
         circuits = compiled_circuits(model, *symbols, seed, is_elsewhere=is_elsewhere)
+    if not is_elsewhere:
+        for _, program in circuits:
+            if program and not program.contraction:
+                program.require_memory(Machine(_AMPLITUDE_BYTES // 2), 1)
     prune = settings.training.prune
     if prune and any(program and program.contraction for _, program in circuits):
         raise SettingsError(

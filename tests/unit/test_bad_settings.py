@@ -151,6 +151,11 @@ def test_mistake_of_a_trial_ends_a_study(refused, args: str, name: str) -> None:
     refused(*TRAINING["study"], args, name)
 
 
+@pytest.mark.parametrize("command", ["train", "study"])
+def test_states_without_room_end_before_the_start(refused, command: str) -> None:
+    refused(*TRAINING[command], "QUBITS=40 MODEL=hybrid", "QUBITS")
+
+
 def test_mistake_of_a_kernel_ends_a_study(refused) -> None:
     kernels = ("NAME=s", "QUBITS=2", "MODEL=kernel", "SEED=1,2")
     refused(study.main, kernels, "TRAIN_EXAMPLES=99999999", "TRAIN_EXAMPLES=")
