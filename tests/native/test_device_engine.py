@@ -103,6 +103,12 @@ def test_widest_values_and_gradients_equal_those_of_the_cpu(width: int, dtype: s
     check_values(width, 0, 2, dtype)
 
 
+@pytest.mark.skipif(DEVICE == "host", reason="its clusters have several examples in other tests")
+@pytest.mark.parametrize(("width", "batch"), [(14, 300), (17, 40)])
+def test_clusters_with_several_examples_equal_the_cpu(width: int, batch: int) -> None:
+    check_values(width, 0, batch, "complex64")
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("width", WIDE)
 def test_wide_values_and_gradients_equal_those_of_the_cpu(width: int, dtype: str) -> None:

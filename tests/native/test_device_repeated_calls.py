@@ -10,13 +10,13 @@ import sympy
 
 import qfleet
 from tests.support.device_circuits import TOLERANCE, assert_close, compile_both, draw_point
-from tests.support.device_library import build_device_library
+from tests.support.device_library import DEVICE, build_device_library
 from tests.support.random_circuits import INPUTS, PARAMETERS
 
 device_library = pytest.fixture(build_device_library, scope="session", autouse=True)
 
-WIDTHS = (4, 10, 11, 13)
-"""Of the host executor: lanes, a thread block, a cluster, and the device's memory."""
+WIDTHS = (4, 10, 11, 13) if DEVICE == "host" else (4, 12, 14, 18)
+"""Lanes, a thread block, a cluster, and the device's memory."""
 Pair = tuple[qfleet.CompiledCircuit, qfleet.CompiledCircuit]
 
 
@@ -71,6 +71,17 @@ def test_steps_after_a_larger_batch_equal_the_cpu(width: int) -> None:
     pair, seeds = pair_of(width, "complex64"), itertools.count(1)
     for batch in (2, 2, 2, 8, 2, 2, 2):  # the memory of the first calls is freed for the fourth
         check_step(pair, next(seeds), batch, "complex64", by_inputs=True)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_values_and_gradients_in_turns_equal_the_cpu(width: int) -> None:
+    pair = pair_of(width, "complex64")  # as layers of frameworks call it
+    for seed in range(4):
+        point, upstream = draw_point(seed, 3), np.full((3, 2), 1.0 + seed)
+        check_values(pair, seed, 3, "complex64")
+        found, right = (one.vjp(*point, upstream) for one in pair)
+        assert_close(found.parameters, right.parameters, "complex64")
+        assert_close(found.inputs, right.inputs, "complex64")
 
 
 def test_calls_of_other_kinds_after_a_recorded_one_equal_the_cpu() -> None:

@@ -63,7 +63,7 @@ def test_gradient_of_tensorflow_counts_the_kept_states(monkeypatch: pytest.Monke
         simulator.require_memory(2)
 
 
-@pytest.mark.parametrize("qubits", [31, 64, 4096])
+@pytest.mark.parametrize("qubits", [31, 64, 300])
 @pytest.mark.parametrize("setting", ["METHOD=state_vector", "MODEL=kernel", "ENCODER=amplitude",
                                      "TASK=state", "NOISE=depolarizing:0.1"])  # fmt: skip
 def test_wide_circuit_ends_with_a_sentence(setting: str, qubits: int) -> None:

@@ -37,6 +37,18 @@ void TypedProgram<T>::Sum(const From* in, int64_t rows, int64_t stride, int64_t 
 }
 
 template <class T>
+template <class From>
+void TypedProgram<T>::SumProductParts(const From* sums, int64_t parts, int64_t slots, int64_t count,
+                                      const Scratch& scratch) {
+  const int64_t width = sizes_.product_sums * kMatrixReals;
+  if (width == 0) return;
+  Launch(SumRows<From, T>,
+         dim3(static_cast<unsigned>(DivideUp(width, kSumColumns)), static_cast<unsigned>(count)),
+         kSumThreads, kSumThreads * kWideBytes, stream_, sums, count * parts, slots * kMatrixReals,
+         width, false, scratch.product_sums.in(scratch_.data()));
+}
+
+template <class T>
 void TypedProgram<T>::BeginChunk(const Inputs& inputs, const Scratch& scratch, int64_t first,
                                  int64_t count, bool coefficients) {
   char* base = scratch_.data();
@@ -187,14 +199,8 @@ void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
   }
   Sum(sums, count * division.parts, slots * kMatrixReals, sizes_.block_sums * kMatrixReals, add,
       scratch, results.block_sums.in(results_.data()));
-  if (sizes_.product_sums == 0) return;
-  // The parts of each example become its sums.
-  const int64_t width = sizes_.product_sums * kMatrixReals;
-  Launch(SumRows<Wide, T>,
-         dim3(static_cast<unsigned>(DivideUp(width, kSumColumns)), static_cast<unsigned>(count)),
-         kSumThreads, kSumThreads * kWideBytes, stream_,
-         static_cast<const Wide*>(sums + sizes_.block_sums * kMatrixReals), count * division.parts,
-         slots * kMatrixReals, width, false, scratch.product_sums.in(base));
+  const Wide* parts = sums + sizes_.block_sums * kMatrixReals;
+  SumProductParts(parts, division.parts, slots, count, scratch);
 }
 
 template <class T>

@@ -14,7 +14,7 @@
 namespace qfleet {
 namespace device {
 
-constexpr int32_t kHeldBits = 4, kHeld = 1 << kHeldBits;  // amplitudes of a tile for each thread
+constexpr int32_t kHeldBits = 4, kHeld = 1 << kHeldBits;  // amplitudes of a tile, of each thread
 // A tile has at most the places that 16 bits count, in bytes.
 template <class T>
 constexpr int32_t kClusterTileBits = sizeof(Complex<T>) == 8 ? kMaxTileBits : kMaxTileBits - 1;
@@ -56,9 +56,8 @@ struct Held {
 // The places of a thread's amplitudes before and after an exchange.
 class ExchangePlaces {
  public:
-  __device__ __forceinline__ ExchangePlaces(const ExchangeTable& table, uint32_t rank,
-                                            int32_t tile_bits)
-      : table_(table), size_bits_(Group<0>().size_bits()), count_(1 << (tile_bits - size_bits_)) {
+  __device__ __forceinline__ ExchangePlaces(const ExchangeTable& table, uint32_t rank)
+      : table_(table), size_bits_(Group<0>().size_bits()) {
     from_ = table.from_base;
     to_ = table.to_base;
 #pragma unroll
@@ -93,23 +92,22 @@ class ExchangePlaces {
                                          columns[size_bits_ + 2], columns[size_bits_ + 3]};
 #pragma unroll
     for (int32_t step = 0; step < kHeld; ++step) {
-      if (step >= count_) continue;
       if (step > 0) place ^= of_bits[BitOf(step)];
       visit(step, place);
     }
   }
 
   const ExchangeTable& table_;
-  const int32_t size_bits_, count_;
+  const int32_t size_bits_;
   uint32_t from_, to_;
 };
 
 // Changes the window of a state, and of the adjoint state unless it is null.
 template <class T>
-__device__ QFLEET_NOINLINE void Exchange(const ExchangeTable& table, uint32_t rank,
-                                         int32_t tile_bits, Complex<T>* psi, Complex<T>* lambda) {
+__device__ QFLEET_NOINLINE void Exchange(const ExchangeTable& table, uint32_t rank, Complex<T>* psi,
+                                         Complex<T>* lambda) {
   const Cluster cluster;
-  const ExchangePlaces places(table, rank, tile_bits);
+  const ExchangePlaces places(table, rank);
   Held<T> of_psi, of_lambda;
   cluster.Sync();
   places.Read(cluster, psi, &of_psi);
@@ -181,7 +179,7 @@ __global__ void __launch_bounds__(kClusterThreads<T>, 1) EvolveClusters(ClusterA
         psi);
     __syncthreads();
     for (int32_t w = 0; w < call.window_count; ++w) {
-      if (w > 0) Exchange<T>(call.forward[w - 1], rank, bits, psi, nullptr);
+      if (w > 0) Exchange<T>(call.forward[w - 1], rank, psi, nullptr);
       ForwardPass(program.blocks + call.windows[w].first, call.windows[w].count, matrices,
                   Group<0>(), psi);
     }
@@ -201,7 +199,7 @@ __global__ void __launch_bounds__(kClusterThreads<T>, 1) EvolveClusters(ClusterA
       for (int32_t w = call.window_count - 1; w >= call.earliest; --w) {
         BackwardPass<T, 0>(program.blocks + call.windows[w].first, call.windows[w].count, matrices,
                            program.mode, psi, lambda, warp_sums, targets);
-        if (w > call.earliest) Exchange(call.backward[w - 1], rank, bits, psi, lambda);
+        if (w > call.earliest) Exchange(call.backward[w - 1], rank, psi, lambda);
       }
       if (call.state_gradients)
         StoreTile(call.windows[0], call.windows[0].begin, rank, lambda,

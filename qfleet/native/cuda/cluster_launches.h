@@ -95,17 +95,11 @@ void TypedProgram<T>::EvolveClusterChunk(const Inputs& inputs, const Scratch& sc
   }
   if (sizes_.takes_states) arguments.initial_states = scratch.psi.in(base);
   if (by_states) arguments.state_gradients = scratch.lambda.in(base);
-  if constexpr (!kTangents)
-    LaunchClusters(EvolveClusters<T>, dim3(static_cast<unsigned>(division.grid)),
-                   1 << cluster_.bits, division.threads, division.shared_bytes, stream_, arguments);
-  if (!gradient || sizes_.product_sums == 0) return;
-  // The parts of each example become its sums.
-  const int64_t width = sizes_.product_sums * kMatrixReals;
-  Launch(SumRows<T, T>,
-         dim3(static_cast<unsigned>(DivideUp(width, kSumColumns)), static_cast<unsigned>(count)),
-         kSumThreads, kSumThreads * kWideBytes, stream_,
-         static_cast<const T*>(scratch.rank_sums.in(base)), count << cluster_.bits, width, width,
-         false, scratch.product_sums.in(base));
+  LaunchClusters(EvolveClusters<T>, dim3(static_cast<unsigned>(division.grid)), 1 << cluster_.bits,
+                 division.threads, division.shared_bytes, stream_, arguments);
+  if (!gradient) return;
+  const T* parts = scratch.rank_sums.in(base);
+  SumProductParts(parts, int64_t{1} << cluster_.bits, sizes_.product_sums, count, scratch);
 }
 
 }  // namespace device

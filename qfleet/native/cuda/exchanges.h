@@ -81,7 +81,7 @@ inline ExchangeTable PlanExchange(const IndexPlaces& before, const IndexPlaces& 
     bool taken = false;
     for (size_t i = at; i < count && !taken; ++i) taken = take(at, i, i);
     for (size_t i = at; i < count && !taken; ++i)
-      for (size_t j = 0; j < count && !taken; ++j) taken = i != j && take(at, i, j);
+      for (size_t j = at; j < count && !taken; ++j) taken = i != j && take(at, i, j);
     if (!taken) break;
   }
   for (size_t i = 0; i < count; ++i) {

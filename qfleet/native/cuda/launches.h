@@ -35,8 +35,9 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
         EvolveSmallChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
                          by_states);
       } else if (place() == Place::kCluster) {
-        EvolveClusterChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
-                           by_states);
+        if constexpr (!kTangents)
+          EvolveClusterChunk(inputs, scratch, division, count, mode, values != nullptr, gradient,
+                             by_states);
       } else {
         ForwardWide(inputs, scratch, division, count);
       }
@@ -63,8 +64,8 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
                      values != nullptr,
                      gradient,
                      mode,
-                     {inputs_.data(), results_.data(), scratch_.data(), pinned_inputs_.data(),
-                      pinned_results_.data()}},
+                     {inputs_.allocation(), results_.allocation(), scratch_.allocation(),
+                      pinned_inputs_.allocation(), pinned_results_.allocation()}},
                     stream_, start_all);
   }
   ReturnResults(results, values, results_wanted);

@@ -3,6 +3,7 @@
 #define QFLEET_CUDA_MEMORY_H_
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ class Memory {
       Release();
       data_ = static_cast<char*>(ALLOCATE(bytes));
       bytes_ = bytes;
+      allocation_ = ++allocations;
     }
     Forget(data_, bytes);
     return data_;
@@ -38,10 +40,15 @@ class Memory {
   }
   char* data() { return data_; }
   int64_t bytes() const { return bytes_; }
+  // A number of its own for each allocation, even at an address that was used before.
+  uint64_t allocation() const { return allocation_; }
 
  private:
+  inline static std::atomic<uint64_t> allocations{0};
+
   char* data_ = nullptr;
   int64_t bytes_ = 0;
+  uint64_t allocation_ = 0;
 };
 
 using DeviceMemory = Memory<AllocateOnDevice, FreeOnDevice>;

@@ -3,8 +3,8 @@
 #ifndef QFLEET_CUDA_RECORDING_H_
 #define QFLEET_CUDA_RECORDING_H_
 
-#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace device {
 
 #ifdef __CUDACC__
 
-// The launches and copies of a stream, as a CUDA graph.
+// The launches and copies of a call, as a CUDA graph.
 class Recording {
  public:
   Recording() = default;
@@ -27,16 +27,16 @@ class Recording {
 
   // Records what `work` starts; false if the driver refuses it. Starts nothing.
   template <class Work>
-  bool Record(Stream stream, const Work& work) {
+  bool Record(const Work& work) {
     cudaGraph_t graph = nullptr;
-    bool is_made = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    bool is_made = cudaGraphCreate(&graph, 0) == cudaSuccess;
     if (is_made) {
+      const GraphRecorder recorder(graph);
       try {
         work();
       } catch (const DeviceError&) {
         is_made = false;  // the caller does the work again, without a recording
       }
-      is_made &= cudaStreamEndCapture(stream, &graph) == cudaSuccess;
     }
     is_made = is_made && cudaGraphInstantiate(&graph_, graph, 0) == cudaSuccess;
     if (graph) cudaGraphDestroy(graph);
@@ -55,7 +55,7 @@ class Recording {
 class Recording {
  public:
   template <class Work>
-  bool Record(Stream, const Work& work) {
+  bool Record(const Work& work) {
     const HostRecorder recorder(&steps_);
     work();
     return true;
@@ -71,14 +71,17 @@ class Recording {
 
 #endif
 
+// The recordings of a program's latest calls. A call is recorded when it is made again; one that is
+// made once, or with another size each time, is not. GPU_CHECK, an environment variable, makes an
+// error of a refusal by the driver.
 class Recordings {
  public:
-  // What a recording depends on: the kind of the call, and the memory that it uses.
+  // What a recording depends on: the kind of the call, and the allocations that it uses.
   struct Key {
     int64_t size = 0;
     bool values = false, gradient = false;
     int32_t mode = 0;
-    std::array<const char*, 5> memory = {};
+    std::array<uint64_t, 5> memory = {};
 
     bool operator==(const Key& other) const {
       return size == other.size && values == other.values && gradient == other.gradient &&
@@ -86,31 +89,39 @@ class Recordings {
     }
   };
 
-  // Does the work, which is recorded when it is done again. Nothing in it may allocate or wait.
+  // Does the work, in which nothing may allocate or wait.
   template <class Work>
   void Run(const Key& key, Stream stream, const Work& work) {
-    for (const Entry& entry : entries_)
-      if (entry.recording && entry.key == key) return entry.recording->Start(stream);
-    if (!(key == last_) || is_refused_) {
-      last_ = key;
-      return work();
+    for (Entry& entry : entries_) {
+      if (!(entry.key == key)) continue;
+      if (!entry.recording && !entry.is_refused) Record(work, &entry);
+      return entry.recording ? entry.recording->Start(stream) : work();
     }
-    auto recording = std::make_unique<Recording>();
-    is_refused_ = !recording->Record(stream, work);
-    if (is_refused_) return work();
-    recording->Start(stream);
-    entries_[next_++ % entries_.size()] = {key, std::move(recording)};
+    entries_[next_++ % entries_.size()] = {key, nullptr, false};
+    work();
   }
 
  private:
   struct Entry {
     Key key;
     std::unique_ptr<Recording> recording;
+    bool is_refused = false;
   };
-  std::array<Entry, 4> entries_;  // steps, a smaller last step, evaluations and predictions
+
+  template <class Work>
+  static void Record(const Work& work, Entry* entry) {
+    auto recording = std::make_unique<Recording>();
+    if (recording->Record(work))
+      entry->recording = std::move(recording);
+    else if (std::getenv("GPU_CHECK"))
+      throw DeviceError("the driver refuses a recording", false);
+    else
+      entry->is_refused = true;
+  }
+
+  // Values and gradients, of whole batches, last batches and evaluations, whose sizes differ.
+  std::array<Entry, 8> entries_;
   size_t next_ = 0;
-  Key last_;
-  bool is_refused_ = false;
 };
 
 }  // namespace device

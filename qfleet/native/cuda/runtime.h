@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <tuple>
 
 #include "failures.h"
 
@@ -39,9 +40,11 @@ inline bool IsLost(cudaError_t status) {
        {cudaErrorIllegalAddress, cudaErrorLaunchFailure, cudaErrorLaunchTimeout, cudaErrorAssert,
         cudaErrorMisalignedAddress, cudaErrorIllegalInstruction, cudaErrorInvalidPc,
         cudaErrorInvalidAddressSpace, cudaErrorHardwareStackError, cudaErrorECCUncorrectable,
-        cudaErrorNvlinkUncorrectable, cudaErrorContextIsDestroyed, cudaErrorUnknown})
+        cudaErrorNvlinkUncorrectable, cudaErrorContextIsDestroyed, cudaErrorMpsClientTerminated,
+        cudaErrorUnknown})
     if (status == error) return true;
-  return false;
+  // cudaErrorContained and cudaErrorTensorMemoryLeak, which older toolkits do not name.
+  return static_cast<int>(status) == 226 || static_cast<int>(status) == 721;
 }
 
 inline void Check(cudaError_t status, const char* what) {
@@ -57,9 +60,74 @@ inline void Check(cudaError_t status, const char* what) {
 
 using Stream = cudaStream_t;
 
-template <class Kernel, class... Arguments>
-void Launch(Kernel* kernel, dim3 grid, int32_t threads, int64_t shared_bytes, Stream stream,
-            Arguments... arguments) {
+// While it exists, the launches and copies of its thread are added to a graph, one after another,
+// instead of being started. A stream that captures them would stop others that wait for the device.
+class GraphRecorder {
+ public:
+  explicit GraphRecorder(cudaGraph_t graph) : graph_(graph) { current = this; }
+  ~GraphRecorder() { current = nullptr; }
+
+  template <class... Parameters>
+  void AddKernel(void (*kernel)(Parameters...), dim3 grid, int32_t cluster, int32_t threads,
+                 int64_t shared_bytes, std::tuple<Parameters...> arguments) {
+    std::apply(
+        [&](auto&... each) {
+          void* addresses[] = {&each...};
+          cudaKernelNodeParams parameters = {};
+          parameters.func = reinterpret_cast<void*>(kernel);
+          parameters.gridDim = grid;
+          parameters.blockDim = dim3(static_cast<unsigned>(threads));
+          parameters.sharedMemBytes = static_cast<unsigned>(shared_bytes);
+          parameters.kernelParams = addresses;
+          Add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, size_t count) {
+            return cudaGraphAddKernelNode(node, graph_, before, count, &parameters);
+          });
+        },
+        arguments);
+    if (cluster == 1) return;
+    cudaLaunchAttributeValue value = {};
+    value.clusterDim.x = static_cast<unsigned>(cluster);
+    value.clusterDim.y = value.clusterDim.z = 1;
+    Check(cudaGraphKernelNodeSetAttribute(last_, cudaLaunchAttributeClusterDimension, &value),
+          "a call cannot be recorded");
+  }
+  void AddCopy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
+    Add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, size_t count) {
+      return cudaGraphAddMemcpyNode1D(node, graph_, before, count, to, from,
+                                      static_cast<size_t>(bytes), kind);
+    });
+  }
+  void AddZeros(void* data, int64_t bytes) {
+    cudaMemsetParams parameters = {};
+    parameters.dst = data;
+    parameters.elementSize = 1;
+    parameters.width = static_cast<size_t>(bytes);
+    parameters.height = 1;
+    Add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, size_t count) {
+      return cudaGraphAddMemsetNode(node, graph_, before, count, &parameters);
+    });
+  }
+
+  inline static thread_local GraphRecorder* current = nullptr;
+
+ private:
+  template <class AddNode>
+  void Add(const AddNode& add) {
+    cudaGraphNode_t node;
+    Check(add(&node, last_ ? &last_ : nullptr, last_ ? 1 : 0), "a call cannot be recorded");
+    last_ = node;
+  }
+
+  const cudaGraph_t graph_;
+  cudaGraphNode_t last_ = nullptr;
+};
+
+template <class... Parameters, class... Arguments>
+void Launch(void (*kernel)(Parameters...), dim3 grid, int32_t threads, int64_t shared_bytes,
+            Stream stream, Arguments... arguments) {
+  if (GraphRecorder* recorder = GraphRecorder::current)
+    return recorder->AddKernel(kernel, grid, 1, threads, shared_bytes,
+                               std::tuple<Parameters...>(arguments...));
   kernel<<<grid, threads, shared_bytes, stream>>>(arguments...);
   Check(cudaGetLastError(), "a kernel could not be started");
 }
@@ -81,7 +149,6 @@ int32_t BlocksPerMultiprocessor(Kernel* kernel, int32_t threads, int64_t shared_
   return blocks < 1 ? 1 : blocks;
 }
 
-// Starts clusters of `cluster` thread blocks, which must divide the grid.
 inline cudaLaunchConfig_t ClusterConfig(dim3 grid, int32_t cluster, int32_t threads,
                                         int64_t shared_bytes, Stream stream,
                                         cudaLaunchAttribute* attribute) {
@@ -98,32 +165,41 @@ inline cudaLaunchConfig_t ClusterConfig(dim3 grid, int32_t cluster, int32_t thre
   return config;
 }
 
-template <class Kernel, class... Arguments>
-void LaunchClusters(Kernel* kernel, dim3 grid, int32_t cluster, int32_t threads,
+// Starts clusters of `cluster` thread blocks, which must divide the grid.
+template <class... Parameters, class... Arguments>
+void LaunchClusters(void (*kernel)(Parameters...), dim3 grid, int32_t cluster, int32_t threads,
                     int64_t shared_bytes, Stream stream, Arguments... arguments) {
+  if (GraphRecorder* recorder = GraphRecorder::current)
+    return recorder->AddKernel(kernel, grid, cluster, threads, shared_bytes,
+                               std::tuple<Parameters...>(arguments...));
   cudaLaunchAttribute attribute;
   const cudaLaunchConfig_t config =
       ClusterConfig(grid, cluster, threads, shared_bytes, stream, &attribute);
   Check(cudaLaunchKernelEx(&config, kernel, arguments...), "a kernel could not be started");
 }
 
-// Clusters of a kernel that run at once: 0 if the device has none of this size. The kernel may use
-// the shared memory.
+// Clusters of a kernel that run at once: 0 if the device or the code for it has none of this size.
+// AllowShared comes first.
 template <class Kernel>
 int32_t ActiveClusters(Kernel* kernel, int32_t cluster, int32_t threads, int64_t shared_bytes) {
+  constexpr int32_t kPortable = 8, kFirstArchitecture = 90;
   int device = 0, supported = 0, count = 0;
+  cudaFuncAttributes facts;
+  const void* const address = reinterpret_cast<const void*>(kernel);
   Check(cudaGetDevice(&device), "the device cannot be described");
   Check(cudaDeviceGetAttribute(&supported, cudaDevAttrClusterLaunch, device),
         "the device cannot be described");
-  if (!supported) return 0;
-  // Clusters of more than 8 blocks need the permission; not each device has them.
-  Check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-        "clusters of thread blocks");
+  Check(cudaFuncGetAttributes(&facts, address), "a kernel cannot be described");
+  if (!supported || facts.ptxVersion < kFirstArchitecture) return 0;
   cudaLaunchAttribute attribute;
   const cudaLaunchConfig_t config = ClusterConfig(dim3(static_cast<unsigned>(cluster)), cluster,
                                                   threads, shared_bytes, nullptr, &attribute);
-  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return count;
+  // Clusters of more than 8 blocks need this permission, and some devices have none of them.
+  if ((cluster <= kPortable ||
+       cudaFuncSetAttribute(address, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) ==
+           cudaSuccess) &&
+      cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess)
+    return count;
   cudaGetLastError();
   return 0;
 }
@@ -194,12 +270,20 @@ inline void* AllocatePinned(int64_t bytes) {
 }
 inline void FreePinned(void* data) { cudaFreeHost(data); }
 inline void CopyToDevice(void* to, const void* from, int64_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  if (GraphRecorder* recorder = GraphRecorder::current)
+    return recorder->AddCopy(to, from, bytes, cudaMemcpyHostToDevice);
   Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "a copy to the device");
 }
 inline void CopyToHost(void* to, const void* from, int64_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  if (GraphRecorder* recorder = GraphRecorder::current)
+    return recorder->AddCopy(to, from, bytes, cudaMemcpyDeviceToHost);
   Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "a copy to the host");
 }
 inline void FillZero(void* data, int64_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  if (GraphRecorder* recorder = GraphRecorder::current) return recorder->AddZeros(data, bytes);
   Check(cudaMemsetAsync(data, 0, bytes, stream), "the device's memory");
 }
 inline void Synchronize(Stream stream) {

@@ -16,7 +16,7 @@ namespace device {
 
 constexpr int32_t kSmallThreads = kIsHostExecutor ? 64 : 128, kGateThreads = 128;
 constexpr int32_t kWideThreads = kIsHostExecutor ? 64 : 256;
-constexpr int32_t kMinClusterTileBits = 9;    // a warp has at least two amplitudes for each lane
+constexpr int32_t kMinClusterTileBits = kHeldBits + 5;  // so that a thread block has a whole warp
 constexpr int64_t kWideTileBytes = 64 << 10;  // of both states, so that thread blocks share an SM
 constexpr int64_t kScratchBytes = kIsHostExecutor ? 1 << 20 : 512 << 20;
 constexpr int64_t kMaxSegments = 32, kSegmentRows = 128;
@@ -157,6 +157,10 @@ class TypedProgram : public Program {
   template <class From>
   void Sum(const From* in, int64_t rows, int64_t stride, int64_t width, bool add,
            const Scratch& scratch, Wide* out);
+  // The sums of products of each example, from those of the parts [count][parts][slots] of states.
+  template <class From>
+  void SumProductParts(const From* sums, int64_t parts, int64_t slots, int64_t count,
+                       const Scratch& scratch);
   template <class Kernel, class... Arguments>
   void ForEach(int64_t count, Kernel* kernel, Arguments... arguments) {
     if (count > 0)

@@ -72,7 +72,7 @@ class Places {
     pass->tuple_bits = static_cast<uint8_t>(columns.size());
     const int32_t shared_bits = std::min<int32_t>(bank_bits_, pass->tuple_bits) -
                                 OrderByBanks(&columns);  // of the banks that lanes meet
-    conflicts_ += ((int64_t{1} << shared_bits) - 1) << pass->tuple_bits;
+    conflicts_ += (((int64_t{1} << shared_bits) - 1) << pass->tuple_bits) * pass->size;
     std::copy(columns.begin(), columns.end(), pass->columns);
     return true;
   }
@@ -118,7 +118,11 @@ class Places {
   PlaceTable table_ = {};
 };
 
-constexpr uint32_t kLayouts = 32;  // that are tried for a window
+// Layouts that are tried for a window of this number of blocks.
+inline uint32_t LayoutsFor(size_t blocks) {
+  constexpr size_t kMost = 32, kMostBlocks = 16384;  // of all tries: some milliseconds
+  return static_cast<uint32_t>(std::min(kMost, std::max<size_t>(1, kMostBlocks / (blocks + 1))));
+}
 
 struct WindowPlan {
   std::vector<WindowTable> windows;
@@ -146,7 +150,7 @@ inline void AppendWindow(const std::vector<BlockTable>& blocks, int64_t chosen, 
   // it.
   int64_t least = std::numeric_limits<int64_t>::max();
   std::vector<PassBlock> passes;
-  for (uint32_t layout = 0; layout < kLayouts && least > 0; ++layout) {
+  for (uint32_t layout = 0; layout < LayoutsFor(blocks.size()) && least > 0; ++layout) {
     Places places(window.bit_count, bank_bits, layout);
     const PlaceTable begin = places.table();
     std::vector<PassBlock> tried;

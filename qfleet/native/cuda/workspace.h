@@ -42,7 +42,7 @@ struct Workspace {
   int64_t UsableBytes(const DeviceMemory& held) {
     int64_t free_bytes, total_bytes;
     FreeMemory(&free_bytes, &total_bytes);
-    const int64_t bytes = free_bytes + held.bytes() + IdleBytes(device);
+    const int64_t bytes = free_bytes + held.bytes() + IdleBytes(device, this);
     return std::max<int64_t>(static_cast<int64_t>(kUsableMemory * static_cast<double>(bytes)), 0);
   }
 
@@ -52,21 +52,21 @@ struct Workspace {
     } catch (const DeviceError& error) {
       if (!error.is_memory) throw;
     }
-    ReleaseIdle(device);
+    ReleaseIdle(device, this);
     return memory->Reserve(bytes);
   }
 
-  static void ReleaseIdle(int32_t device) {
-    ForEachIdle(device, [](Workspace* idle) {
+  static void ReleaseIdle(int32_t device, const Workspace* held = nullptr) {
+    ForEachIdle(device, held, [](Workspace* idle) {
       for (DeviceMemory* memory : {&idle->inputs, &idle->results, &idle->scratch})
         memory->Release();
     });
   }
 
-  // Bytes of the workspaces of a device that no call uses.
-  static int64_t IdleBytes(int32_t device) {
+  // Bytes of the workspaces of a device that no call uses; the caller may hold one of them.
+  static int64_t IdleBytes(int32_t device, const Workspace* held = nullptr) {
     int64_t bytes = 0;
-    ForEachIdle(device, [&](Workspace* idle) {
+    ForEachIdle(device, held, [&](Workspace* idle) {
       bytes += idle->inputs.bytes() + idle->results.bytes() + idle->scratch.bytes();
     });
     return bytes;
@@ -79,12 +79,11 @@ struct Workspace {
   DeviceMemory inputs, results, scratch;
 
  private:
-  // A caller that holds a workspace passes over it, as its mutex is taken.
   template <class Visit>
-  static void ForEachIdle(int32_t device, const Visit& visit) {
+  static void ForEachIdle(int32_t device, const Workspace* held, const Visit& visit) {
     const std::lock_guard<std::mutex> lock(all_mutex);
     for (Workspace* one : all) {
-      if (one->device != device || !one->mutex.try_lock()) continue;
+      if (one == held || one->device != device || !one->mutex.try_lock()) continue;
       const std::lock_guard<std::mutex> idle(one->mutex, std::adopt_lock);
       visit(one);
     }

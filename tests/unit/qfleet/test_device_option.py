@@ -135,7 +135,7 @@ def test_description_of_the_cpu_names_no_device() -> None:
 @pytest.mark.parametrize(
     ("circuit", "takes_states", "words"),
     [
-        (CIRCUIT, False, "Hessian-vector products and samples"),
+        (CIRCUIT, False, "Hessian-vector products, samples"),
         (CIRCUIT, True, "a state per example"),
         (NOISY, False, "density matrices"),
     ],
