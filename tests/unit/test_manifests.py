@@ -764,12 +764,24 @@ def test_profiler_opens_no_port_by_default():
     assert _open(one(found, "NetworkPolicy"), TENSORBOARD) == set()
 
 
+def write_thread_states(process: Path, *states: str) -> None:
+    """Write the states of a process's threads, as /proc/1 has them in a pod."""
+    for thread, state in enumerate(states):
+        folder = process / "task" / str(1 + thread)
+        folder.mkdir(parents=True)
+        (folder / "status").write_text(f"Name:\tpython\nState:\t{state} (of this test)\n")
+
+
 def test_liveness_probe_fails_for_an_old_heartbeat_file(tmp_path: Path):
     it = container(one(committed("qcnn"), "TFJob"))
     file = env(one(committed("qcnn"), "TFJob"))["QFLEET_HEARTBEAT_FILE"]
+    write_thread_states(tmp_path, "S")  # of this machine's first process, it may be R
 
     def probe(kind: str, path: Path) -> int:
-        command = [part.replace(file, str(path)) for part in it[kind]["exec"]["command"]]
+        command = [
+            part.replace(file, str(path)).replace("/proc/1", str(tmp_path))
+            for part in it[kind]["exec"]["command"]
+        ]
         return subprocess.run(command, check=False, capture_output=True).returncode
 
     path = tmp_path / "heartbeat"
@@ -789,10 +801,7 @@ def test_liveness_probe_spares_a_starved_worker(tmp_path: Path, state: str, age:
     it = container(one(committed("qcnn"), "TFJob"))
     (path := tmp_path / "heartbeat").touch()
     os.utime(path, (time.time() - age,) * 2)
-    for thread, shown in (("1", "S (sleeping)"), ("7", f"{state} (of this test)")):
-        folder = tmp_path / "task" / thread
-        folder.mkdir(parents=True)
-        (folder / "status").write_text(f"Name:\tpython\nState:\t{shown}\n")
+    write_thread_states(tmp_path, "S", state)
     command = it["livenessProbe"]["exec"]["command"][-1]
     command = command.replace("/tmp/heartbeat", str(path)).replace("/proc/1", str(tmp_path))
     assert subprocess.run(["sh", "-c", command], check=False).returncode == code
