@@ -20,8 +20,6 @@ struct Work {
 
 Work counted;
 
-bool IsNeeded(const PassBlock& block) { return block.gradient[0] || block.uncompute[0]; }
-
 void CountPasses(const PassBlock* blocks, int32_t count, Work* work) {
   constexpr double kProduct = 8;  // operations of a complex multiply-add
   for (int32_t b = 0; b < count; ++b) {
@@ -29,7 +27,7 @@ void CountPasses(const PassBlock* blocks, int32_t count, Work* work) {
     const double part = block.is_controlled ? 0.5 : 1, product = kProduct * part * block.size;
     work->operations += product;
     work->shared_accesses += 2 * part;
-    if (!IsNeeded(block)) continue;
+    if (!NeedsGradient(block, 0)) continue;
     work->operations += (block.gradient[0] ? product : 0) + (block.uncompute[0] ? 2 * product : 0);
     work->shared_accesses += 2 * part * (block.uncompute[0] ? 2 : 1);  // of both states
   }

@@ -58,7 +58,8 @@ part() {
 part tests 150 "${test_device[@]}" tests/native/test_device_frameworks.py tests/native/test_device_fork.py
 rest=$((385 - SECONDS))
 part benchmark "$rest" "${benchmark[@]}" --seconds $((rest - 10))
-# All paths: states of lanes, of a thread block, of a cluster and in the device's memory, and recorded calls. The compilers that the tests start are not examined.
+# All paths: states of lanes, of a thread block, of a cluster and in the device's memory, and recorded calls.
+# The compilers that the tests start are not examined.
 sanitize=(compute-sanitizer --target-processes application-only --error-exitcode 9)
 part memcheck 75 "${sanitize[@]}" --tool memcheck "${test_device[@]}" \
 	-k "wide_values and 14 or widest and 18-complex64 or after_a_larger and 12 or values and 5-3 or values and 2-17 or samples or density and 3-70 or undone or values and 9-2"

@@ -20,7 +20,7 @@ struct Cluster {
   __device__ __forceinline__ void Sync() const {
 #ifndef __CUDACC__
     HostExecutor::current->WaitForCluster();
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#elif defined(QFLEET_HAS_CLUSTERS)
     __cluster_barrier_arrive();  // as cooperative_groups.h, which needs one more package
     __cluster_barrier_wait();
 #endif
@@ -31,7 +31,7 @@ struct Cluster {
   __device__ __forceinline__ T* In(uint32_t rank, T* own) const {
 #ifndef __CUDACC__
     return HostExecutor::current->AddressIn(rank, own);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#elif defined(QFLEET_HAS_CLUSTERS)
     return static_cast<T*>(__cluster_map_shared_rank(own, rank));
 #else
     return own;

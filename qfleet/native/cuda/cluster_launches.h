@@ -38,8 +38,8 @@ void TypedProgram<T>::PlanClusters(const std::vector<BlockTable>& blocks,
   for (size_t w = 0; w + 1 < windows.size(); ++w) {
     const IndexPlaces before = ClusterPlaces(windows[w], windows[w].end, n);
     const IndexPlaces after = ClusterPlaces(windows[w + 1], windows[w + 1].begin, n);
-    forward.push_back(PlanExchange(before, after, windows[w + 1], n, bank_bits));
-    backward.push_back(PlanExchange(after, before, windows[w], n, bank_bits));
+    forward.push_back(PlanExchange(before, after, bank_bits));
+    backward.push_back(PlanExchange(after, before, bank_bits));
   }
   cluster_.windows = tables_.Add(windows, stream_);
   cluster_.forward = tables_.Add(forward, stream_);

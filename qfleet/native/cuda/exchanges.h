@@ -42,21 +42,19 @@ inline bool ExtendBasis(uint32_t part, std::vector<uint32_t>* basis) {
   return part != 0;
 }
 
-// Exchanges from the places `before` to those `after`; `window` is the one of `after`.
+// Exchanges from the places `before` to those `after`.
 inline ExchangeTable PlanExchange(const IndexPlaces& before, const IndexPlaces& after,
-                                  const WindowTable& window, int32_t qubits, int32_t bank_bits) {
+                                  int32_t bank_bits) {
   struct Column {
     uint32_t from, to;
   };
   std::vector<Column> columns;
   ExchangeTable table = {};
-  for (int32_t bit = 0, in_tile = 0, in_rank = 0; bit < qubits; ++bit)
-    if (in_tile < window.bit_count && window.bits[in_tile] == bit) {
-      columns.push_back({before.columns[bit], after.columns[bit]});
-      ++in_tile;
-    } else {
+  for (size_t bit = 0, in_rank = 0; bit < after.columns.size(); ++bit)
+    if (after.columns[bit] >> kRankShift)
       table.from_rank[in_rank++] = before.columns[bit];
-    }
+    else
+      columns.push_back({before.columns[bit], after.columns[bit]});
   // Any basis of the tile's index does. The lanes of a warp differ in the first columns, which are
   // chosen so that both their reads and their writes meet different banks.
   constexpr int32_t kBankBytesBits = 7;

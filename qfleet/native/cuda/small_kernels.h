@@ -45,17 +45,18 @@ __device__ __forceinline__ Strip<STRIP_BITS> StripOf(int32_t qubits) {
 }
 
 // Writes values[s], the sum of string s over the strips of the threads; load(i) is amplitude i.
+// Strings has the strings and their number, as ProgramView.
 template <int LANES, class Strings, int STRIP_BITS, class Load, class T>
-__device__ __forceinline__ void MeasureStrings(const Strings& program,
+__device__ __forceinline__ void MeasureStrings(const Strings& strings,
                                                const Strip<STRIP_BITS>& strip, const Load& load,
                                                T* warp_sums, T* values) {
   constexpr int32_t kAtOnce = 2 * kWarp;  // strings whose sums fit into warp_sums
   const Group<LANES> threads;
   const int32_t warps = blockDim.x / kWarp;
-  const int32_t at_once = LANES ? program.string_count : kAtOnce;
-  for (int32_t first = 0; first < program.string_count; first += at_once) {
-    const int32_t left = program.string_count - first, count = left < at_once ? left : at_once;
-    MeasureStrip<T>(program.place_strings + first, count, strip, load, [&](int32_t s, T sum) {
+  const int32_t at_once = LANES ? strings.string_count : kAtOnce;
+  for (int32_t first = 0; first < strings.string_count; first += at_once) {
+    const int32_t left = strings.string_count - first, count = left < at_once ? left : at_once;
+    MeasureStrip<T>(strings.place_strings + first, count, strip, load, [&](int32_t s, T sum) {
       sum = SumOverGroup<(LANES ? LANES : kWarp)>(sum);
       if (LANES != 0) {
         if (threads.rank() == 0 && values) values[s] = sum;

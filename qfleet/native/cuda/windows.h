@@ -200,10 +200,15 @@ inline WindowPlan PlanWindows(const std::vector<BlockTable>& blocks, int32_t qub
   return plan;
 }
 
-// True if a gradient needs a block of a window.
+// True if the backward pass of a gradient applies a block.
+inline bool NeedsGradient(const PassBlock& block, int32_t mode) {
+  return block.gradient[mode] || block.uncompute[mode];
+}
+
+// The same for a block of a window.
 inline bool NeedsGradient(const WindowPlan& plan, const WindowTable& window, int32_t mode) {
   for (int32_t b = window.first; b < window.first + window.count; ++b)
-    if (plan.blocks[b].gradient[mode] || plan.blocks[b].uncompute[mode]) return true;
+    if (NeedsGradient(plan.blocks[b], mode)) return true;
   return false;
 }
 

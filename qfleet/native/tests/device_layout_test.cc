@@ -114,10 +114,8 @@ void DeviceExchanges(bool light) {
       const WindowTable &left = plan.windows[w], &right = plan.windows[w + 1];
       const IndexPlaces before = ClusterPlaces(left, left.end, qubits);
       const IndexPlaces after = ClusterPlaces(right, right.begin, qubits);
-      CheckExchange(before, after, PlanExchange(before, after, right, qubits, kBankBits), qubits,
-                    tile_bits);
-      CheckExchange(after, before, PlanExchange(after, before, left, qubits, kBankBits), qubits,
-                    tile_bits);
+      CheckExchange(before, after, PlanExchange(before, after, kBankBits), qubits, tile_bits);
+      CheckExchange(after, before, PlanExchange(after, before, kBankBits), qubits, tile_bits);
     }
   }
 }
