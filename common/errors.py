@@ -220,6 +220,7 @@ _ENGINE_TEXT = re.compile(r"\bqfleet_[a-z_]+: ([^\n\[{]*)")
 _OPERATION_ERRORS: dict[str, type[QfleetError]] = {
     "UnavailableError": DeviceLost,
     "FailedPreconditionError": SettingsError,
+    "InvalidArgumentError": SettingsError,
     "ResourceExhaustedError": SimulationError,
 }
 """Exceptions of TensorFlow for a qfleet_status (qfleet/native/tensorflow/program_op.cc)."""

@@ -1,6 +1,7 @@
 """The circuits of the models that ship with qfleet, compiled. Without TensorFlow."""
 
 import functools
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -62,16 +63,18 @@ class ModelProgram(NamedTuple):
     program: AnyProgram | None
 
 
-def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[ModelCircuit]:
-    """Return the circuits of a model of examples, in order; none for a user's model.
+def model_circuits(model: ModelSettings, features: int, encoder: str) -> Iterator[ModelCircuit]:
+    """Yield the circuits of a model of examples, in order; none for a user's model.
 
     A circuit that a search found for data is one. An ansatz of another task is not asked for.
+    Each is built when it is asked for, since a wide one takes seconds.
 
     Args:
         model: Architecture and width.
         features: Angles or amplitudes per example.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
     """
+    circuits: Iterable[ModelCircuit]
     if is_circuit(model.model):
         circuits = [found_data_circuit(model, features)]
     elif model.model in PULSE_MODELS:
@@ -79,9 +82,10 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
     elif model.model in MODELS:
         circuits = _convolutions(model, features, encoder)
     else:
-        return []
+        return
     is_noiseless = model.has_noiseless_gradient
-    return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
+    for one in circuits:
+        yield with_noise(one, model.noise, noiseless_gradient=is_noiseless)
 
 
 def _driven_circuit(model: ModelSettings, features: int, encoder: str) -> ModelCircuit:
@@ -100,10 +104,10 @@ def entangler_of(model: ModelSettings) -> Entangler:
     return "pulse" if model.model == PULSE else "cz"
 
 
-def _convolutions(model: ModelSettings, features: int, encoder: str) -> list[ModelCircuit]:
+def _convolutions(model: ModelSettings, features: int, encoder: str) -> Iterator[ModelCircuit]:
     is_qcnn = model.model == "qcnn"
-    return [
-        qcnn(
+    for index in range(model.filters if model.model == "multi-filter" else 1):
+        yield qcnn(
             model.qubits,
             layers=None if is_qcnn else model.layers or hybrid_layers(model.qubits),
             encoder=encoder,
@@ -112,8 +116,6 @@ def _convolutions(model: ModelSettings, features: int, encoder: str) -> list[Mod
             pool=model.pooling,
             ring=not (is_qcnn and model.pooling == "neighbours"),
         )
-        for index in range(model.filters if model.model == "multi-filter" else 1)
-    ]
 
 
 def kernel_circuit(model: ModelSettings, features: int, bandwidth: float) -> ModelCircuit:
@@ -228,14 +230,14 @@ def compiled_circuits(
     circuits = model_circuits(model, features, encoder)
     if model.simulator != "qfleet" or is_sharded or model.sampler:
         return tuple(ModelProgram(one, None) for one in circuits)
-    compiled = tuple(
-        ModelProgram(one, _compile(model, one, seed, number)) for number, one in enumerate(circuits)
-    )
-    for _, program in compiled:
-        contraction = program.contraction if program is not None else None
+    compiled = []
+    for number, circuit in enumerate(circuits):
+        program = _compile(model, circuit, seed, number)
+        contraction = program.contraction
         if contraction is not None and not _fits(contraction, is_elsewhere=is_elsewhere):
             raise SimulationError(_too_large(model, contraction))
-    return compiled
+        compiled.append(ModelProgram(circuit, program))
+    return tuple(compiled)
 
 
 def _compile(model: ModelSettings, circuit: ModelCircuit, seed: int, number: int) -> AnyProgram:

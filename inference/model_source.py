@@ -180,8 +180,10 @@ def _with_noise(settings: Settings, source: ModelSource) -> ModelSource:
     try:
         merged = Settings.from_record(recorded)
     except ValueError as error:
-        names = ", ".join(name.upper() for name in changed)
-        raise SettingsError(f"{error}; {names} can be left out") from None
+        names = [name.upper() for name in changed]
+        is_advised = any(f"omit {name}" in str(error) for name in names)
+        advice = "" if is_advised else f"; {', '.join(names)} can be left out"
+        raise SettingsError(f"{error}{advice}") from None
     if given["trajectories"]:
         require_noise_of_trajectories(merged.model)
     described = {**source.described, "settings": recorded}

@@ -1,6 +1,6 @@
 """The circuits of a model without the gates of dropped angles (PRUNE)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,6 +77,7 @@ def prunable_circuits(
             f"PRUNE={prune:g} can't be used with tensor networks, by which"
             f" QUBITS={settings.model.qubits} are simulated: set METHOD=state_vector, or omit PRUNE"
         )
+    sources: Iterable[ModelCircuit]
     if target.kind in ("energy", "state"):
         sources = [ansatz_circuit(settings, target, without_noise=True)]
     else:

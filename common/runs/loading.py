@@ -8,6 +8,7 @@ run.to_qasm(angles[0])         # OpenQASM 2.0 for one example
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,6 +250,7 @@ def _rebuilt(described: dict[str, Any], number: int) -> "cirq.Circuit":
 
     model = Settings.from_record(described["settings"]).model
     circuits = model_circuits(model, described["features"], described["encoding"]["placement"])
-    if number >= len(circuits):
+    found = next(itertools.islice(circuits, number, None), None)
+    if found is None:
         raise ValueError("it has no circuit")
-    return circuits[number].circuit
+    return found.circuit

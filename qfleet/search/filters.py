@@ -109,7 +109,9 @@ def clifford_noise_resilience(
 ) -> float:
     """Return how little a device's noise changes what Clifford replicas of a circuit measure.
 
-    A replica has multiples of pi / 2 for all symbols.
+    A replica has random multiples of pi / 2 for all symbols: a rotation by a symbol, a sum of
+    symbols or a whole multiple of one is a Clifford gate then. Other gates, such as a rotation by a
+    product of two symbols or a fixed T, are simulated as they are.
 
     Args:
         circuit: Unitary gates, whose symbols are angles in radians.

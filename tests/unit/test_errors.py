@@ -146,7 +146,7 @@ def test_status_ends_calls_and_operations_with_one_code(status: str) -> None:
     operation = as_qfleet_error(operation_error(status))
     assert call is not None
     assert (call.exit_code == 150) == (status == "QFLEET_DEVICE_LOST")
-    if status in ("QFLEET_INVALID_ARGUMENT", "QFLEET_INTERNAL"):  # a bug in an operation
+    if status == "QFLEET_INTERNAL":  # a bug in an operation
         assert operation is None
     else:
         assert type(operation) is type(call)

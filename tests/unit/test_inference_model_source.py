@@ -222,6 +222,14 @@ def _altered_data(root: Path) -> list[str]:
     return ["RUN=first"]
 
 
+def test_a_refusal_names_what_to_omit_once(tmp_path: Path) -> None:
+    finish(tmp_path, "a", "SIMULATOR=tensorflow")
+    with pytest.raises(SettingsError, match="or omit TRAJECTORIES$"):
+        choose(f"STORAGE={tmp_path}", "TRAJECTORIES=5")
+    with pytest.raises(SettingsError, match="omit one; SHOTS can be left out$"):
+        choose(f"STORAGE={tmp_path}", "SHOTS=100")
+
+
 def _input(name: str, text: str | None) -> Callable[[Path], list[str]]:
     def alter(root: Path) -> list[str]:
         if text is not None:

@@ -6,6 +6,7 @@ import pytest
 from common.errors import SimulationError
 from common.model_circuits import compiled_circuits, model_circuits
 from common.settings import Settings
+from qfleet.circuits import qcnn
 from qfleet.compiler.network.network_program import NetworkProgram
 from qfleet.compiler.noisy.density_program import DensityProgram
 from qfleet.compiler.noisy.trajectory_program import TrajectoryProgram
@@ -28,14 +29,14 @@ def model_settings(*arguments: str):
 )
 def test_layers_and_pooling(arguments, readouts, parameters):
     model = model_settings(*arguments)
-    circuits = model_circuits(model, model.qubits, "cluster")
+    circuits = [*model_circuits(model, model.qubits, "cluster")]
     assert len(circuits) == (3 if model.model == "multi-filter" else 1)
     assert {len(one.observables) for one in circuits} == {readouts}
     assert {len(one.parameters) for one in circuits} == {parameters}
 
 
 def test_a_users_model_has_no_circuits_of_ours():
-    assert model_circuits(model_settings("MODEL=mine:build"), 8, "angle") == []
+    assert not [*model_circuits(model_settings("MODEL=mine:build"), 8, "angle")]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,16 @@ def test_a_contraction_that_takes_too_long_is_refused(arguments, words):
     with pytest.raises(SimulationError, match="one example needs 1e") as error:
         compiled_circuits(model, model.qubits, "cluster")
     assert words in str(error.value)
+
+
+def test_the_first_circuit_that_is_too_large_ends_the_check(monkeypatch):
+    built = []
+    monkeypatch.setattr(
+        "common.model_circuits.qcnn", lambda *args, **more: built.append(1) or qcnn(*args, **more)
+    )
+    with pytest.raises(SimulationError, match="one example needs 1e"):
+        compiled_circuits(model_settings("QUBITS=128", "MODEL=multi-filter"), 128, "cluster")
+    assert len(built) == 1
 
 
 def test_all_methods_give_the_same_readouts():
