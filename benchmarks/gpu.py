@@ -27,7 +27,7 @@ import numpy as np
 
 import qfleet
 from benchmarks.circuit_models import MODELS, model, random_inputs
-from benchmarks.engine_model import compile_model, step_cost
+from benchmarks.engine_model import compile_model
 from benchmarks.gpu_bounds import DeviceWork, device_work, shared_rate, shares
 from benchmarks.gpu_cases import (
     BATCHES,
@@ -67,8 +67,6 @@ class Timing:
         batch: Examples of a step.
         seconds: Median time of a step.
         first_seconds: Time from the circuit to the first result.
-        flops: Real operations of a gradient by the engine's plan for the CPU, per second; 0 for
-            others.
         shares: Shares of the device's rates; see `benchmarks.gpu_bounds.shares`.
     """
 
@@ -78,7 +76,6 @@ class Timing:
     batch: int
     seconds: float
     first_seconds: float
-    flops: float = 0.0
     shares: dict[str, float] = field(default_factory=dict)
 
 
@@ -230,9 +227,10 @@ def row(result: Timing | Missing) -> str:
     case = f"{result.system:15} {result.model:10} {result.qubits:2} qubits, batch {result.batch:5}:"
     if isinstance(result, Missing):
         return f"{case} not measured: {result.reason}"
+    reached = "".join(f", {share:.0%} of {name}" for name, share in result.shares.items())
     return (
         f"{case} {result.seconds * 1e3:9.3f} ms, {result.seconds / result.batch * 1e6:10.3f} us per"
-        f" example, {result.flops / 1e12:5.2f} Tflop/s, first {result.first_seconds:.2f} s"
+        f" example, first {result.first_seconds:.2f} s{reached}"
     )
 
 
@@ -294,21 +292,11 @@ class Benchmark:
             require_agreement(*results, self._expected[case])
 
     def _rated(self, timing: Timing, case: StepCase) -> Timing:
-        """Add the rates of a gradient by the engine."""
-        if not timing.system.startswith("qfleet ") or timing.system.endswith(" hvp"):
+        """Add the shares of the device's rates to the time of a gradient."""
+        if not self._peaks or timing.system != f"qfleet {self._device}":
             return timing
-        per_second = case.batch / timing.seconds
-        rated = replace(timing, flops=_operations(case.model, case.qubits) * per_second)
-        if self._peaks and timing.system == f"qfleet {self._device}":
-            work = _work(case.model, case.qubits)
-            rated = replace(rated, shares=shares(work, per_second, self._peaks))
-        return rated
-
-
-@cache
-def _operations(name: str, qubits: int) -> float:
-    """Return the operations of a gradient of a model by the plan for the CPU."""
-    return step_cost(model(name, qubits)).operations
+        work = _work(case.model, case.qubits)
+        return replace(timing, shares=shares(work, case.batch / timing.seconds, self._peaks))
 
 
 @cache
