@@ -1,7 +1,10 @@
 """The command line of a study or of a search, and the names that the user gave on it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+from common.errors import SettingsError
 from common.settings import Settings
 from common.settings.options import SYNONYMS, all_options
 from common.settings.sources import require_one_value, split_args
@@ -33,3 +36,19 @@ def read_words(args: Sequence[str], program: str) -> tuple[dict[str, str], dict[
         if word in names:
             words[field.variable] = word.upper()
     return given, words
+
+
+@contextmanager
+def errors_in(words: Mapping[str, str]) -> Iterator[None]:
+    """Name settings in the errors of a block by the words of the user, which `read_words` returns.
+
+    Raises:
+        SettingsError: The block raised it.
+    """
+    try:
+        yield
+    except SettingsError as error:
+        message = str(error)
+        for name, word in words.items():
+            message = re.sub(rf"\b{name}\b", word, message)
+        raise SettingsError(message) from None

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +27,7 @@ from studies.axes import (
     parse_axis,
     to_args,
 )
-from studies.command_line import read_words
+from studies.command_line import errors_in, read_words
 from studies.rungs import check_metric, check_pruner, first_rung
 
 FORMAT = 1
@@ -68,13 +67,8 @@ class StudyDefinition:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
         given, words = read_words(args, PROGRAM)
-        try:
+        with errors_in(words):
             return cls._from_values(given)
-        except SettingsError as error:
-            message = str(error)
-            for name, word in words.items():  # as the user wrote it
-                message = re.sub(rf"\b{name}\b", word, message)
-            raise SettingsError(message) from None
 
     @classmethod
     def _from_values(cls, given: dict[str, str]) -> Self:

@@ -24,7 +24,7 @@ from qfleet.search import Candidate, DataTask, Space, matrix_product_start
 from qfleet.search.ansatz_search import OBJECTIVES
 from studies.axes import Axis, parse_axis
 from studies.budget import Budget
-from studies.command_line import read_words
+from studies.command_line import errors_in, read_words
 from studies.search.checks import check, no_encoder
 
 FORMAT = 1
@@ -69,13 +69,8 @@ class SearchDefinition:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
         given, words = read_words(args, PROGRAM)
-        try:
+        with errors_in(words):
             return cls._from_values(given)
-        except SettingsError as error:
-            message = str(error)
-            for name, word in words.items():  # as the user wrote it
-                message = re.sub(rf"\b{name}\b(?==| is )", word, message)
-            raise SettingsError(message) from None
 
     @classmethod
     def _from_values(cls, given: dict[str, str]) -> Self:
