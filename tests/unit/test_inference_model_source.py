@@ -224,9 +224,9 @@ def _altered_data(root: Path) -> list[str]:
 
 def test_a_refusal_names_what_to_omit_once(tmp_path: Path) -> None:
     finish(tmp_path, "a", "SIMULATOR=tensorflow")
-    with pytest.raises(SettingsError, match="or omit TRAJECTORIES$"):
+    with pytest.raises(SettingsError, match=r"or omit TRAJECTORIES$"):
         choose(f"STORAGE={tmp_path}", "TRAJECTORIES=5")
-    with pytest.raises(SettingsError, match="omit one; SHOTS can be left out$"):
+    with pytest.raises(SettingsError, match=r"omit one; SHOTS can be left out$"):
         choose(f"STORAGE={tmp_path}", "SHOTS=100")
 
 
