@@ -180,6 +180,7 @@ test-infra: test-environments ## run the tests of setup.sh and the Google Cloud 
 
 test-nightly: test-environments ## run the tests that take longest: more than an hour
 	@$(setup) $(peers)
+	@.venv-peers/bin/python -m qfleet.native >/dev/null
 	@$(pytest) --dist=worksteal -m nightly
 
 test-adapters: ## run the tests of the adapters: PyTorch, JAX, Keras 3, PennyLane; in an environment of 5 GB

@@ -13,7 +13,8 @@ import pytest
 from tests.support.patience import seconds
 from tests.support.slurm import ROOT, SlurmCluster
 
-SEARCH = ("NAME=s", "DATA=tfim:4:1.0", "METHOD=evolution", "BUDGET=30000evaluations", "SEEDS=0,7")
+# The tasks last longer than the start of a client on a busy machine.
+SEARCH = ("NAME=s", "DATA=tfim:4:1.0", "METHOD=evolution", "BUDGET=150000evaluations", "SEEDS=0,7")
 
 
 @pytest.mark.nightly

@@ -65,6 +65,21 @@ def test_stage_without_progress_ends_with_its_code(run, tmp_path):
     assert (tmp_path / "committed").exists()
 
 
+def test_place_of_the_main_thread_is_in_the_log_file_only(run, tmp_path):
+    code, output = run(
+        "import logging",
+        "logging.getLogger('qfleet').setLevel(logging.DEBUG)",
+        "logging.getLogger('qfleet').addHandler(logging.FileHandler(folder / 'log'))",
+        "def hang():",
+        f"    {FOREVER}",
+        "watchdog.enter('a stage', 0.2)",
+        "hang()",
+    )
+    assert code == 147
+    assert "in hang" in (tmp_path / "log").read_text()
+    assert "in hang" not in output
+
+
 def test_hung_commit_does_not_keep_the_process(run):
     code, _ = run(
         "watchdog.at_end(commit=threading.Event().wait)",

@@ -16,8 +16,10 @@ import functools
 import logging
 import math
 import os
+import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -264,6 +266,8 @@ class Watchdog:
             if self._native:
                 self._native.enter(END_SECONDS, 0.0, text, exit_code)
             self._touch()
+            if threading.current_thread() is not threading.main_thread():
+                self._bounded("", _log_main_stack, LOG_TIMEOUT_SECONDS)
             self._bounded("", lambda: _report(text, exit_code), LOG_TIMEOUT_SECONDS)
             if self._commit:
                 self._bounded("the checkpoint", self._commit, COMMIT_TIMEOUT_SECONDS)
@@ -336,6 +340,13 @@ class Watchdog:
         if self._heartbeat_file and not self._native:
             with contextlib.suppress(OSError):
                 os.utime(self._heartbeat_file)
+
+
+def _log_main_stack() -> None:
+    """Log where the main thread is; in the log files only, for whoever looks for the cause."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    if frame is not None:
+        log.debug("The main thread is here:\n" + "".join(traceback.format_stack(frame)))
 
 
 def _report(text: str, exit_code: int) -> None:
