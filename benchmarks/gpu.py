@@ -42,6 +42,7 @@ from benchmarks.gpu_cases import (
     time_step,
 )
 from benchmarks.gpu_peers import NotMeasured, Peers, WrongResults, require_agreement
+from benchmarks.gpu_tables import RATE_TITLES
 from benchmarks.subprocess_protocol import COMPARED_EXAMPLES
 from common.errors import SettingsError, run_main
 from qfleet.engine import devices
@@ -227,7 +228,9 @@ def row(result: Timing | Missing) -> str:
     case = f"{result.system:15} {result.model:10} {result.qubits:2} qubits, batch {result.batch:5}:"
     if isinstance(result, Missing):
         return f"{case} not measured: {result.reason}"
-    reached = "".join(f", {share:.0%} of {name}" for name, share in result.shares.items())
+    reached = "".join(
+        f", {share:.0%} of {RATE_TITLES[name]}" for name, share in result.shares.items()
+    )
     return (
         f"{case} {result.seconds * 1e3:9.3f} ms, {result.seconds / result.batch * 1e6:10.3f} us per"
         f" example, first {result.first_seconds:.2f} s{reached}"

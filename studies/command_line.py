@@ -39,11 +39,14 @@ def read_words(args: Sequence[str], program: str) -> tuple[dict[str, str], dict[
 
 
 @contextmanager
-def errors_in(words: Mapping[str, str]) -> Iterator[None]:
-    """Name settings in the errors of a block by the words of the user, which `read_words` returns.
+def settings_named_as_given(words: Mapping[str, str]) -> Iterator[None]:
+    """Replace the names of settings in errors of the block by those on the command line.
+
+    Args:
+        words: The word of the user by variable, of `read_words`.
 
     Raises:
-        SettingsError: The block raised it.
+        SettingsError: The block raised one; its text is replaced.
     """
     try:
         yield

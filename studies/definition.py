@@ -27,7 +27,7 @@ from studies.axes import (
     parse_axis,
     to_args,
 )
-from studies.command_line import errors_in, read_words
+from studies.command_line import read_words, settings_named_as_given
 from studies.rungs import check_metric, check_pruner, first_rung
 
 FORMAT = 1
@@ -67,7 +67,7 @@ class StudyDefinition:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
         given, words = read_words(args, PROGRAM)
-        with errors_in(words):
+        with settings_named_as_given(words):
             return cls._from_values(given)
 
     @classmethod

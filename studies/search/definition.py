@@ -24,7 +24,7 @@ from qfleet.search import Candidate, DataTask, Space, matrix_product_start
 from qfleet.search.ansatz_search import OBJECTIVES
 from studies.axes import Axis, parse_axis
 from studies.budget import Budget
-from studies.command_line import errors_in, read_words
+from studies.command_line import read_words, settings_named_as_given
 from studies.search.checks import check, no_encoder
 
 FORMAT = 1
@@ -69,7 +69,7 @@ class SearchDefinition:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
         given, words = read_words(args, PROGRAM)
-        with errors_in(words):
+        with settings_named_as_given(words):
             return cls._from_values(given)
 
     @classmethod

@@ -205,7 +205,7 @@ inline bool NeedsGradient(const PassBlock& block, int32_t mode) {
   return block.gradient[mode] || block.uncompute[mode];
 }
 
-// The same for a block of a window.
+// True if the backward pass of a gradient applies a block of the window.
 inline bool NeedsGradient(const WindowPlan& plan, const WindowTable& window, int32_t mode) {
   for (int32_t b = window.first; b < window.first + window.count; ++b)
     if (NeedsGradient(plan.blocks[b], mode)) return true;

@@ -122,10 +122,10 @@ class _RandomCalls:
             if one.type_list_attr:
                 operands.append(self._list(attributes, pool))
                 continue
-            dtype = typed if one.type_attr else tf.as_dtype(one.type)
             if one.type_attr == "S":
                 operands.append(self._initial_states(state, takes_states))
                 continue
+            dtype = typed if one.type_attr else tf.as_dtype(one.type)
             if self._rarely():
                 dtype = self._one_of((tf.float32, tf.float64, tf.int64, tf.complex64))
             operands.append(self._operand(one.name, dtype, attributes, pool))
